@@ -1,4 +1,4 @@
-"""What Frozen Lake and Cliff Walking share: a walk over a map, in which an observation names the fields around."""
+"""A walk over a map, for Frozen Lake and Cliff Walking; an observation names the fields around."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ SIGNS = {"left": "←", "down": "↓", "right": "→", "up": "↑"}
 DISCOUNT = 0.99
 """Discount of the value iteration that finds the best actions; below 1, so that an earlier goal is better."""
 SWEEPS = 500
-"""How often this value iteration goes over all fields at most."""
+"""Sweeps of this value iteration, at most."""
 
 
 class Field(NamedTuple):
@@ -52,13 +52,13 @@ class GridAgent(Agent):
 
     history = 0
     place: ClassVar[str]
-    """What the map shows."""
+    """The name of the map."""
     words: ClassVar[Mapping[str, str]]
-    """What a field is called, by its letter."""
+    """The name of a field, by its letter."""
     glyphs: ClassVar[Mapping[str, str]]
-    """How a field is drawn, by its letter."""
+    """The sign of a field, by its letter."""
     grounds: ClassVar[Mapping[str, Ground]]
-    """What a field's colour stands for, by its letter."""
+    """The ground of a field, by its letter."""
 
     @property
     @abstractmethod

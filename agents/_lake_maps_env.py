@@ -63,7 +63,7 @@ class LakeMaps(gymnasium.Env[Any, Any]):
 
 
 def is_held_out(letters: str) -> bool:
-    """Whether a map is kept for evaluations: a quarter of them are, the same ones in every run."""
+    """True for a map that is kept for evaluations: a quarter of all, the same in every run."""
     return crc32(letters.encode()) % 4 == 0
 
 

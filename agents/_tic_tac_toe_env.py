@@ -45,7 +45,7 @@ class TicTacToe(gymnasium.Env[str, Any]):
             if name not in OPPONENTS and name != POLICY:
                 raise ValueError(f"opponent is one of {', '.join(OPPONENTS)}, not {name!r}")
         self._opponent_begins = {"either": 0.5, "player": 0.0, "opponent": 1.0}[begins]
-        """How probable it is."""
+        """Its probability."""
         self._opponent = self._opponents[0]
         """Of the present game."""
         self._to_move = MINE

@@ -26,7 +26,7 @@ DOORS = ("open", "closed", "locked")
 WIDTH = 60
 """Most columns of a drawing."""
 SIGNS = dict(zip(OBJECTS, " ·#·+koBG~@", strict=True))
-"""How each kind of object is drawn."""
+"""The sign of each kind of object."""
 GROUNDS: dict[str, Ground] = {
     "empty": "floor",
     "wall": "wall",
@@ -38,9 +38,9 @@ GROUNDS: dict[str, Ground] = {
     "goal": "goal",
     "lava": "danger",
 }
-"""What the colour of each kind stands for."""
+"""The ground of each kind, for its colour."""
 THINGS = ("key", "ball", "box")
-"""What can be picked up."""
+"""Kinds that can be picked up."""
 NAMES = ("turn left", "turn right", "go forward", "pick up", "drop", "open", "finish")
 """Names of the actions, in the order of their indices."""
 LEFT = 0
@@ -51,7 +51,7 @@ MOST_SEEN = 8
 
 
 class Tile(NamedTuple):
-    """What is on a tile."""
+    """The contents of a tile."""
 
     kind: str
     """One of `OBJECTS`."""
@@ -62,17 +62,17 @@ class Tile(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What is on the tile, as people say it: ``locked red door``."""
+        """The tile in words: ``locked red door``."""
         return " ".join(part for part in (self.door, self.colour, self.kind) if part)
 
     @property
     def is_free(self) -> bool:
-        """Whether one can go there and on."""
+        """The agent can walk over it."""
         return self.kind in ("empty", "floor", "goal") or self.door == "open"
 
 
 class View(NamedTuple):
-    """What an observation shows, by tiles ahead and to the right."""
+    """An observation, by tiles ahead and to the right."""
 
     image: Any
     """(size, size, 3) column, row and what is there; the agent is in the middle of the last row."""
@@ -99,14 +99,14 @@ class View(NamedTuple):
         return here if here.kind in THINGS else None
 
     def free(self, ahead: int, right: int) -> int:
-        """How many tiles one can go in a direction."""
+        """Free tiles in a direction."""
         steps = 0
         while self.tile(ahead * (steps + 1), right * (steps + 1)).is_free:
             steps += 1
         return steps
 
     def seen(self) -> list[str]:
-        """What lies where in words, the nearest first: ``red ball 2 ahead 1 left``."""
+        """The things in view, nearest first: ``red ball 2 ahead 1 left``."""
         size = len(self.image)
         places = [(ahead, column - size // 2) for ahead in range(size) for column in range(size)]
         places.remove((0, 0))
@@ -218,7 +218,7 @@ class BabyAIAgent(Agent):
         return lines
 
     def expert(self, observation: Any, info: Any, env: Any) -> int | None:
-        """What minigrid's bot advises, if its advice was taken so far. None: this is no level of BabyAI."""
+        """The advice of minigrid's bot, if its advice was taken so far; None outside BabyAI."""
         world: Any = env.unwrapped if env else None
         if not hasattr(world, "instrs"):
             return None

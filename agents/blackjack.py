@@ -130,7 +130,7 @@ def _faces(cards: Sequence[int]) -> list[str]:
 
 
 def _total(cards: Sequence[int]) -> str:
-    """What a hand counts; an ace counts 11 if that is not too much, else 1."""
+    """The total of a hand; an ace counts 11 if that is not too much, else 1."""
     total = sum(cards)
     if 1 in cards and total <= 11:
         total += 10

@@ -16,7 +16,7 @@ SHOWN = (
 )
 """Maps kept for evaluations, of which the policy map shows every field."""
 SIGNS = {"S": ".", "F": ".", "H": "O", "G": "G"}
-"""How a field is written for the model, by its letter."""
+"""The sign of a field for the model, by its letter."""
 
 
 class FrozenLakeMapsAgent(FrozenLakeAgent):

@@ -29,7 +29,7 @@ GROUNDS: dict[str, Ground] = {
     " X ": "danger",
     " H ": "goal",
 }
-"""What a field's colour stands for; walls have none."""
+"""The ground of a field, for its colour; walls have none."""
 STANDS = {
     "tomatoes": (1, 1),
     "onions": (1, 3),
@@ -43,13 +43,13 @@ WORK = (1, 1, 3, 1, 1, 1)
 """Steps of work that each action takes once one is there."""
 PLACES = tuple(STANDS)
 ON_PLATE = ("nothing", "tomato", "onion", "tomato and onion")
-"""What can be on the plate; as two bits of the index, 1 is a tomato and 2 an onion."""
+"""Contents of the plate; in the index, bit 1 is a tomato and bit 2 an onion."""
 SHORT = ("nothing", "tomato", "onion", "both")
 """The same in one word."""
 HANDS = ("nothing", "raw tomato", "raw onion", "chopped tomato", "chopped onion")
-"""What can be in the cook's hands; chopping adds 2 to the index."""
+"""Contents of the cook's hands; chopping adds 2 to the index."""
 SIZES = (len(ON_PLATE), len(PLACES), len(HANDS), len(ON_PLATE))
-"""How many values order, place, hands and plate have in an observation."""
+"""Values of order, place, hands and plate in an observation."""
 GET_TOMATO = 0
 GET_ONION = 1
 CHOP = 2
@@ -57,7 +57,7 @@ PLATE = 3
 SERVE = 4
 THROW_AWAY = 5
 STEP_COST = 0.01
-"""What each step costs."""
+"""Cost of a step."""
 PLATED = 0.2
 """The reward for an ordered vegetable on the plate."""
 SERVED = 1.0
@@ -65,7 +65,7 @@ SERVED = 1.0
 
 
 class State(NamedTuple):
-    """What the kitchen looks like between two errands."""
+    """The state of the kitchen between two errands."""
 
     order: int
     """Index into `ON_PLATE`: what the dish has to be."""
@@ -86,7 +86,7 @@ class State(NamedTuple):
 
     @property
     def possible(self) -> tuple[bool, ...]:
-        """Whether each action can be done, in the order of their indices."""
+        """True for each action that can be done, by index."""
         hands_are_free = self.hands == 0
         has_raw = self.hands in (1, 2)
         has_chopped = self.hands in (3, 4)
@@ -102,7 +102,7 @@ class State(NamedTuple):
 
 
 class Errand(NamedTuple):
-    """What an action has led to."""
+    """The result of an action."""
 
     state: State
     steps: int
@@ -117,7 +117,7 @@ def state_of(observation: Any) -> State:
 
 
 def errand(state: State, action: int) -> Errand:
-    """What an action leads to; one that cannot be done is a lost step."""
+    """The result of an action; one that cannot be done is a lost step."""
     if not state.possible[action]:
         return Errand(state, 1, -STEP_COST, False)
     steps = WORK[action]
@@ -251,7 +251,7 @@ class KitchenAgent(Agent):
         return [action for action, count in enumerate(steps) if count == least]
 
     def policy_map(self) -> PolicyMap:
-        """What the policy does at the plate, by what is on it and what is in the hands."""
+        """The policy at the plate, by the contents of plate and hands."""
         rows = [words.replace("chopped", "cut") for words in HANDS]
         columns = ["-", "T", "O", "T+O"]
         panels = []

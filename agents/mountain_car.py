@@ -64,5 +64,5 @@ class MountainCarAgent(Agent):
 
 
 def _depth(position: float) -> float:
-    """How deep the ground lies at a position, from 0 on a hill to 1 in the valley."""
+    """Depth of the ground at a position, from 0 on a hill to 1 in the valley."""
     return (1 - math.sin(3 * position)) / 2

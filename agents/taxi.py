@@ -17,7 +17,7 @@ MAP = (
 )
 """Gymnasium's own map."""
 SIZES = (5, 5, 5, 4)
-"""How many values row, column, place of the passenger and destination have in an observation."""
+"""Values of row, column, place of the passenger and destination in an observation."""
 SIZE = 5
 """Rows and columns of fields."""
 STANDS = {"red": (0, 0), "green": (0, 4), "yellow": (4, 0), "blue": (4, 3)}

@@ -42,7 +42,7 @@ def winner(board: str) -> str:
 
 @cache
 def value(board: str, mark: str) -> int:
-    """What a board comes to for whoever moves, if both play without a fault: above 0 won, 0 drawn, below 0 lost.
+    """The value of a board for whoever moves, if both play without a fault: above 0 won, 0 drawn, below 0 lost.
 
     The more fields stay empty, the further it is from 0: a win is better sooner, a loss later.
     """

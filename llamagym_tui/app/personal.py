@@ -134,8 +134,8 @@ class PersonalApp(App[None]):
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
         """Run an action, unless a browser session may not."""
-        owner, name, parameters = self._parse_action(action, default_namespace or self, namespaces)
-        if is_refused(owner, name, parameters):
+        owner, name, _ = self._parse_action(action, default_namespace or self, namespaces)
+        if is_refused(owner, name):
             is_watching = user_files.browser_session() == "watch"
             self.notify(
                 user_files.ONLY_WATCHES if is_watching else user_files.REFUSED, severity="warning"

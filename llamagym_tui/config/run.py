@@ -211,8 +211,7 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = 1
     parallel_envs: ParallelEnvs = "auto"
-    """Whether each environment has a process of its own, so that slow ones step at the same time; else they step in a
-    row."""
+    """Step environments at the same time, in threads; auto does so where a step takes over 5 ms."""
     max_turns: Count | None = None
     """Turns after which an episode is truncated; by default the environment's own limit, or 200."""
     max_failures: Annotated[int, Meta(ge=1, le=1000)] = MAX_FAILURES
@@ -221,12 +220,11 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """auto: cuda, then mps, then cpu."""
     threads: Annotated[
         Annotated[int, Meta(ge=1)] | None,
-        Option(flag="--threads", help="Threads that compute. Not given: measured."),
+        Option(
+            flag="--threads",
+            help="Threads that compute. Not given: one for a small model, else all cores.",
+        ),
     ] = None
-    """With a small model each has its part of a batch, with a larger one all share an operation."""
-    measured_threads: Annotated[int, Meta(ge=1)] | None = None
-    """The number of threads that was measured, so that a resumed run computes as before; on fewer cores it is measured
-    again."""
     checkpoint_every_s: NonNegative = 60.0
     """Seconds of playing and training between two checkpoints, at least; each follows an update."""
     track: Annotated[

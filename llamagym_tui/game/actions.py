@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 How = Literal["json", "pattern", "keyword", "custom", "human", "failed"]
-"""How an action was found; ``custom``: by an agent's own code, ``human``: a person chose it."""
+"""The way an action was found; ``custom``: by an agent's own code, ``human``: a person chose it."""
 
 MAX_REPLY_CHARS = 20_000
 """Characters at a reply's end that are read: the time to search broken JSON grows with the square of its length."""
@@ -50,11 +50,11 @@ _SIGNS: dict[int, int | str | None] = {
     **str.maketrans("∶﹕꞉،٫٬。−\u00a0\u3000", ":::,.,.-  "),
     **dict.fromkeys((0xAD, 0x61C, *range(0x200B, 0x2010), *range(0x2060, 0x206A), 0xFEFF)),
 }
-"""What is written in place of a sign; None: it is invisible, and left out."""
+"""The ASCII for a sign; None leaves it out, as it is invisible."""
 
 
 def answer(reply: str) -> str:
-    """What a reply says after its last thought or, if that is nothing, before it; empty if it ends within a thought."""
+    """The text after the last thought, or before it if nothing follows; empty if a reply ends within a thought."""
     said = [""]
     is_thinking = False
     at = 0
@@ -112,7 +112,7 @@ def json_actions(text: str) -> Iterator[tuple[int, list[Any]]]:
 
 
 def _actions_of(value: Any) -> list[Any]:
-    """What an object, a tool call, or a list of them gives as its action."""
+    """The actions that an object, a tool call, or a list of them gives."""
     if isinstance(value, list):
         return [action for part in value for action in _actions_of(part)]
     if isinstance(value, str) and value.lstrip().startswith("{"):
@@ -132,7 +132,7 @@ class ActionReading(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether the reply names no action."""
+        """The reply names no action."""
         return self.how == "failed"
 
 
@@ -142,7 +142,7 @@ class Parts(NamedTuple):
     thought: str
     """In tags, through the end of the last one."""
     reason: str
-    """What is said before the action."""
+    """The text before the action."""
     action: str
     """From the JSON of the action on; the whole answer, where there is none."""
 

@@ -13,7 +13,7 @@ from llamagym_tui.game.pictures import Drawing, PolicyMap
 
 
 class AgentBase(ABC):
-    """How an agent words its prompt and observations, and how its replies are read."""
+    """The words of an agent: its prompt, its observations, and how its replies are read."""
 
     env_id: ClassVar[str] = ""
     """Gymnasium id of the environment that it plays."""
@@ -47,18 +47,18 @@ class AgentBase(ABC):
     baselines: ClassVar[Mapping[str, float]] = {}
     """Published mean returns by name."""
     return_unit: ClassVar[str] = ""
-    """What a return counts, as it is said after the figure: ``steps``, ``chips a hand``; empty: it has no unit."""
+    """The unit of a return, after the figure: ``steps``, ``chips a hand``; empty if it has none."""
     counts_actions: ClassVar[bool] = False
-    """Whether an action is an index of `action_names` even if the environment counts its own from another number, or
-    if they are combinations of several decisions. It is in any case where `extract_action` is not defined."""
+    """True if an action is an index of `action_names` even if the environment counts its own from another number, or
+    if they are combinations of several decisions. It always is where `extract_action` is not defined."""
     history: ClassVar[int | Literal["all"] | None] = None
-    """How many turns before the present one a prompt has, unless a run sets another number. None: a run finds out in
+    """Turns before the present one in a prompt, unless a run sets another number. None: a run finds out in
     its first batch how many help. 0: system prompt and present observation, which is enough if an observation has the
     whole state. ``"all"``: the whole conversation."""
     action_repeat: ClassVar[int] = 1
-    """How many environment steps an action is repeated for; their rewards are added up."""
+    """Environment steps for which an action is repeated; their rewards are added up."""
     directions: ClassVar[int] = 64
-    """How many directions an adapter on the head sees at most (`lora.r`). Few learn a trend from few turns; in a world
+    """Directions that an adapter on the head sees, at most (`lora.r`). Few learn a trend from few turns; in a world
     of hundreds of observations, each of which wants an action of its own, it takes about one for each."""
     run_settings: ClassVar[Mapping[str, Any]] = {}
     """Settings of training runs by their dotted names, as ``{"ppo.gamma": 0.99}``, unless a run sets others."""
@@ -144,7 +144,7 @@ class AgentBase(ABC):
         return f"{words} ({baselines})" if baselines else words
 
     def describe_turn(self, observation: Any, action: Any, reward: float) -> str:
-        """What was seen in a turn, in a few words for people: ``12 against 3``.
+        """A turn in a few words for people: ``12 against 3``.
 
         In the list of turns the action's name and what it earned follow them. Empty (the default): the observation's
         first words stand there.
@@ -194,11 +194,11 @@ class AgentBase(ABC):
         return reading
 
     def _reads(self, reply: str, index: int) -> bool:
-        """Whether the agent reads this action in a reply that we have made up."""
+        """True if the agent reads this action in a made-up reply."""
         return _is_index(self._extracted(reply, is_reply=False).action, index)
 
     def _extracted(self, reply: str, *, is_reply: bool = True) -> ActionReading:
-        """What the agent's own code reads; an error is kept in `reading_fault` if this `is_reply` of a model."""
+        """The reading of the agent's own code; an error is kept in `reading_fault` if this `is_reply` of a model."""
         try:
             action = self.extract_action(reply)
         except ActionParseError:
@@ -230,7 +230,7 @@ def _short(value: float) -> str:
 
 
 def _is_index(action: Any, index: int) -> bool:
-    """Whether an action, which may be any kind of value, is that index."""
+    """True if an action, of any kind, is that index."""
     try:
         return operator.index(action) == index
     except TypeError:

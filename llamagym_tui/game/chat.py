@@ -10,7 +10,7 @@ class ChatMessage(TypedDict):
     role: Role
     content: str
     weight: NotRequired[Literal[0, 1]]
-    """Whether an assistant message is trained on in supervised training; 0: it is only there as context for what
+    """1 if supervised training learns this assistant message; 0 if it is only context for what
     follows. Absent: 1."""
     actions: NotRequired[list[str]]
     """In a user message, the names of the actions that are admissible then. Absent: all actions."""

@@ -29,12 +29,12 @@ class StateDrawing(NamedTuple):
 
 
 def draws(agent: AgentBase) -> bool:
-    """Whether the agent draws its observations itself."""
+    """True if the agent draws its observations itself."""
     return type(agent).draw is not AgentBase.draw
 
 
 def renders_text(env: Any, env_kwargs: Mapping[str, Any]) -> bool:
-    """Whether an environment could be made so that it renders text, and no other render mode was chosen."""
+    """True if an environment can render text and no other render mode was chosen."""
     if "render_mode" in env_kwargs:
         return False
     metadata = env.metadata or {}
@@ -68,7 +68,7 @@ def revealed(agent: AgentBase, env: Any, observation: Any, info: Info) -> StateD
 
 
 def _read(drawing: Any) -> StateDrawing:
-    """What an agent has returned: text, or lines of pieces."""
+    """An agent's drawing, given as text or as lines of pieces."""
     if not isinstance(drawing, list | tuple):
         return StateDrawing(_bounded(str(drawing)))
     lines: list[str] = []

@@ -17,7 +17,7 @@ from llamagym_tui.game.chat import Conversation
 KEY = "OPENAI_API_KEY"
 """The environment variable that has the key."""
 NO_KEY = "none"
-"""What is sent where there is no key, as the client wants one."""
+"""Sent where there is no key, as the client wants one."""
 TIMEOUT_S = 300.0
 """Seconds for a reply: at its first one a server may load its model."""
 RETRIES = 4

@@ -147,7 +147,7 @@ def agent_env(
 
 
 def _counts(agent: AgentBase) -> bool:
-    """Whether an agent's actions are indices of its names, whatever the environment calls them."""
+    """True if an agent's actions are indices of its names, whatever the environment calls them."""
     reads_names = type(agent).extract_action is AgentBase.extract_action
     return agent.counts_actions or (bool(agent.action_names) and reads_names)
 

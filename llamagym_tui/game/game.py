@@ -32,7 +32,7 @@ class EpisodeFault(EnvError):
 
 
 class Outcome(NamedTuple):
-    """What a reset or a step returned."""
+    """The result of a reset or a step."""
 
     observation: Any = None
     reward: float = 0.0

@@ -19,7 +19,7 @@ Range = tuple[float, float]
 """The smallest number and the largest one, which differ."""
 
 LEVELS = 100
-"""How many levels a range is divided into."""
+"""Levels of a range."""
 WIDEST = 1_000.0
 """The largest difference of two bounds that still say where between them a number will be."""
 STEPS = 1_000

@@ -16,7 +16,7 @@ from llamagym_tui.game.actions import plain_action
 from llamagym_tui.game.agent_base import AgentBase
 
 Info = Mapping[str, Any]
-"""What an environment says next to an observation."""
+"""The environment's `info`, next to an observation."""
 NO_INFO: Info = MappingProxyType({})
 MOST_DESCRIBED = 200
 """Most characters of an agent's words for a return or a turn."""
@@ -123,7 +123,7 @@ def unmasked(agent: AgentBase, mask: Any) -> tuple[str, ...] | None:
 
 
 def names_by_turn(agent: AgentBase) -> bool:
-    """Whether an agent names the actions that are admissible in each turn."""
+    """True if an agent names the admissible actions of each turn."""
     return names_some_by_turn(type(agent))
 
 
@@ -164,17 +164,17 @@ def expert_action(agent: AgentBase, observation: Any, info: Info, env: Any) -> A
 
 
 def is_refused(info: Info) -> bool:
-    """Whether the environment refused the action before this info."""
+    """True if the environment refused the action before this info."""
     return isinstance(info, Mapping) and bool(info.get("invalid_action", False))
 
 
 def is_opponents(info: Info) -> bool:
-    """Whether the other player of a game for two is to move, who is no part of the environment."""
+    """True if the other player of a game for two is to move and is not part of the environment."""
     return isinstance(info, Mapping) and bool(info.get("opponent_moves", False))
 
 
 def action_steps(info: Info) -> int:
-    """How many environment steps the action before this info took; 1 unless the info says more in ``action_steps``.
+    """Environment steps of the action before this info: 1 unless ``action_steps`` says more.
 
     Raises:
         TypeError, ValueError: what the info says is no number.
@@ -184,7 +184,7 @@ def action_steps(info: Info) -> int:
 
 
 def called(method: Callable[..., Any], observation: Any, offered: Mapping[str, Any]) -> Any:
-    """What an agent's method returns for an observation; it also gets those of the `offered` values that it takes."""
+    """The result of an agent's method for an observation; it also gets the `offered` values that it takes."""
     function = method
     before_offered = 1
     if hasattr(method, "__func__"):  # a bound method, whose first parameter is `self`

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal, NamedTuple
 
 Ground = Literal["", "floor", "ice", "danger", "goal", "wall", "thing", "player", "card", "back"]
-"""What a piece stands on: ground that one walks on, what ends an episode badly or well, what can be fetched or used,
+"""The ground under a piece: floor, what ends an episode badly or well, what can be fetched or used,
 the player's own field, the face of a card and its back. Empty: nothing."""
 
 
@@ -38,9 +38,9 @@ class Landmark(NamedTuple):
     sign: str
     """One character."""
     name: str
-    """What it is, in a word or two."""
+    """Its name, a word or two."""
     ground: Ground = ""
-    """What it stands on, for its colour."""
+    """The ground under it, for its colour."""
 
 
 class Panel(NamedTuple):
@@ -54,9 +54,9 @@ class Panel(NamedTuple):
     states: Sequence[Sequence[Any]]
     """For each field, row by row: an observation, a `Landmark`, or None if there is nothing."""
     row_name: str = ""
-    """What the rows are: ``your total``."""
+    """The name of the rows: ``your total``."""
     column_name: str = ""
-    """What the columns are: ``dealer shows``."""
+    """The name of the columns: ``dealer shows``."""
     walls: Collection[tuple[int, int]] = ()
     """Index of row and column of each field that has a wall on its right."""
 
@@ -73,9 +73,9 @@ class PolicyMap(NamedTuple):
     """A function from an observation to all best actions. None: the action of `Agent.expert` is the best, if there is
     an expert; people then read of the expert, or of optimal play if the agent has a baseline named ``optimal``."""
     like: str = ""
-    """What people read of who plays like that, instead of the expert or optimal play: ``the book``."""
+    """The name of the best play, instead of the expert or optimal play: ``the book``."""
     noun: str = ""
-    """What people call the states: ``hands``; empty: states."""
+    """The noun for the states: ``hands``; states if empty."""
 
 
 class Dots:

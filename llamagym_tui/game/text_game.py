@@ -25,9 +25,9 @@ INFOS = (
     "admissible_commands", "policy_commands", "description", "inventory", "objective", "score", "max_score", "won",
     "lost",
 )  # fmt: skip
-"""What `info` has; for a game file, as much of it as TextWorld knows."""
+"""Names in `info`; a game file has those that TextWorld knows."""
 MAY_CHANGE = ("admissible_commands", "description", "inventory", "score")
-"""What in `info` shows that a command has changed something."""
+"""Names in `info` that show what a command has changed."""
 NOT_OF_THE_GAME = {
     "quit", "q", "restart", "restore", "save", "undo", "oops", "script", "unscript", "noscript", "transcript",
     "recording", "replay", "then",
@@ -122,7 +122,7 @@ def _info(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text(state: Mapping[str, Any]) -> str:
-    """What the game wrote, without the picture at its beginning, the status line and empty lines."""
+    """The game's text without the banner, the status line and empty lines."""
     lines = (line.strip() for line in str(state["feedback"]).splitlines())
     # A picture has no two letters side by side.
     after_picture = itertools.dropwhile(lambda line: not re.search("[A-Za-z]{2}", line), lines)

@@ -102,10 +102,7 @@ class SetSystemPrompt(Command, frozen=True, kw_only=True):
 
 
 class Evaluate(Command, frozen=True, kw_only=True):
-    """Play episodes with the present policy and prompt, apart from the run.
-
-    Confirmed by ``EvaluationFinished``, or with a seed, as for a match against a person, by ``MatchPlayed``.
-    """
+    """Play episodes with the present policy and prompt, apart from the run; confirmed by ``EvaluationFinished``."""
 
     episodes: int = 1000
     greedy: bool = True

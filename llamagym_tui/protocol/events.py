@@ -427,11 +427,11 @@ class EvaluationFinished(Event, frozen=True, kw_only=True):
     """Why it is not of the present policy, for people; only the UI fills it in."""
 
 
-class MatchPlayed(Event, frozen=True, kw_only=True):
-    """The policy has played its part of a match against a person, apart from the run; that is no evaluation of it."""
+class MatchPlayed(Struct, frozen=True, kw_only=True):
+    """A policy's part of a match against the seats of a class."""
 
     seed: int
-    """As requested: that of the person's episodes."""
+    """The seed from which those of the episodes follow."""
     returns: list[float | None]
     """The return of each episode, in the order of their numbers; None: it failed, and another one was played in its
     place."""
@@ -611,7 +611,7 @@ ChangeEvent = (
 LookEvent = TurnInspected | PolicyMapLaidOut | PolicyMapped | PolicyMapWatched | ConversationProbed
 WheelEvent = WheelTaken | ActionAwaited | WheelLetGo | EpisodeCorrected
 FigureEvent = EpisodesCounted | UpdateFinished | CheckpointSaved | RolledBack
-EvaluationEvent = EvaluationFinished | MatchPlayed | PromptsCompared | EvaluationCancelled
+EvaluationEvent = EvaluationFinished | PromptsCompared | EvaluationCancelled
 WarmStartEvent = DemonstrationsRead | WarmStartProgressed | WarmStartFinished | WarmStartEvaluated
 RunEvent = SessionEvent | ChangeEvent | FigureEvent | EvaluationEvent | WarmStartEvent
 AnyEvent = WatchedEvent | RunEvent | LookEvent | WheelEvent

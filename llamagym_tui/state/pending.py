@@ -47,7 +47,6 @@ class Pending(Struct, frozen=True, kw_only=True):
         match event:
             case (
                 events.EvaluationFinished()
-                | events.MatchPlayed()
                 | events.PromptsCompared()
                 | events.EvaluationCancelled()
             ):

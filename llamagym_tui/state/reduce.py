@@ -128,9 +128,6 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             return replace(state, pending=state.pending.after(event), map_watched=event.on)
         case events.EvaluationFinished():
             return _evaluation_finished(state, event)
-        case events.MatchPlayed():
-            played = replace(state, pending=state.pending.after(event), match=event)
-            return _noted(played, f"{_match_text(event, state.return_unit)}.")
         case events.PromptsCompared():
             compared = replace(state, pending=state.pending.after(event), comparison=event)
             return _noted(compared, prompts_text(event, state.prompts, state.run))
@@ -490,15 +487,6 @@ def _ended(state: RunState) -> RunState:
         inspection=replace(state.inspection, requested=None),
         stopping=False,
         episodes_per_s=0.0,
-    )
-
-
-def _match_text(event: events.MatchPlayed, unit: str) -> str:
-    """The policy's part of a match, in one line."""
-    mean = evaluated_return(event.played)
-    played = counted(mean.episodes, "episode")
-    return (
-        f"Match: the model has played its {played} of it, mean return {with_unit(mean.text, unit)}"
     )
 
 

@@ -106,7 +106,7 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     evaluations: tuple[events.EvaluationFinished, ...] = ()
     """Results of evaluations, the newest last; at most `MAX_EVALUATIONS`."""
     match: events.MatchPlayed | None = None
-    """The policy's part of the last match against a person."""
+    """The model's part of a match against the seats of a class."""
     comparison: events.PromptsCompared | None = None
     """The last comparison of two prompts."""
     probed: events.ConversationProbed | None = None

@@ -1,7 +1,7 @@
 """The trainer process: ``python -m llamagym_tui.trainer LOG_PATH``, commands on stdin, events on stdout.
 
 Nothing heavy is imported before ``Hello`` is sent. The process ends by a command, when its commands end (its
-parent is gone), or by an error; within `GRACE_S` of the end of its commands in any case, so it is never an orphan.
+parent is gone), or by an error; within `GRACE_S` of the end of its commands, so it is never an orphan.
 Exit codes: 0 stopped, 1 failed, 2 wrong usage.
 """
 

@@ -21,7 +21,7 @@ RETRY_S = 5.0
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True):
-    """What a checkpoint keeps of the session itself."""
+    """The session's own part of a checkpoint."""
 
     seed: int
     """Seed of the run."""
@@ -38,7 +38,7 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     generation: GenerationConfig | None = None
     """Settings of sampling by then. None: nothing was played yet."""
     seen: CollapseMonitor | None = None
-    """What the collapse monitor remembers, under this prompt and `generation`. None: nothing."""
+    """The collapse monitor, for this prompt and `generation`."""
     roll_backs: int = 0
     """Roll backs that the run has made by itself."""
     started: int = 0
@@ -46,7 +46,7 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     opponent: Any = None
     """Earlier selves, as the opponent restores them. None: it keeps none."""
     awaits_warm_start: bool = False
-    """Whether the warm start that the run begins with was still to be made."""
+    """The warm start that the run begins with was still to be made."""
 
     def with_prompt(self, system_prompt: str | None) -> Self:
         """The same under another system prompt, which has the next version; None: under the same one.
@@ -73,9 +73,9 @@ class Checkpoints:
         self._tried_s: float | None = None
         """`elapsed_s` of the last attempt. None: there was none."""
         self.is_failing = False
-        """Whether the last attempt to write one failed."""
+        """The last attempt to write one failed."""
         self._awaits_judgement = False
-        """Whether the latest checkpoint was not judged yet."""
+        """The latest checkpoint awaits its judgement."""
         self.note = ""
         """For people: why another checkpoint than the latest one was restored; empty if none was."""
 
@@ -134,14 +134,14 @@ class Checkpoints:
         self._awaits_judgement = False
 
     def is_due(self, elapsed_s: float) -> bool:
-        """Whether the last attempt is long enough ago, or there was none: the first update is worth keeping."""
+        """True if the last attempt is long enough ago, or there was none."""
         if self._tried_s is None:
             return True
         every_s = min(RETRY_S, self._every_s) if self.is_failing else self._every_s
         return elapsed_s - self._tried_s >= every_s
 
     def has_news(self, counters: Counters) -> bool:
-        """Whether anything was played, or a prompt or setting changed, since the last checkpoint."""
+        """True if anything was played or changed since the last checkpoint."""
         last = self._last
         return (
             counters.env_steps != last.env_steps

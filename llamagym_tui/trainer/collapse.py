@@ -141,7 +141,7 @@ class CollapseMonitor(Struct, kw_only=True):
 
 
 def _broken(stats: UpdateStats) -> str:
-    """What is wrong with an update's numbers; empty if nothing is."""
+    """The fault in an update's numbers; empty if there is none."""
     figures = (stats.policy_loss, stats.value_loss, stats.approx_kl, stats.entropy, stats.grad_norm)
     if not all(map(math.isfinite, figures)):
         return "Losses are not finite"

@@ -45,7 +45,7 @@ def take_over_wire(log_path: Path) -> Wire:
 
 
 class _Unfailing(io.FileIO):
-    """What is written is dropped where it cannot be: a print on a full disk ends no run."""
+    """A file that drops what it cannot write: a print on a full disk ends no run."""
 
     def write(self, content: Any) -> int:
         try:

@@ -34,7 +34,7 @@ class Table:
     seed: int
     counts: EpisodeCounts
     shown: Observed
-    """What the next reply is to."""
+    """The state that awaits a reply."""
     turns: list[PlayedTurn]
 
 

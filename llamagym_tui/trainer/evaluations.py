@@ -45,19 +45,10 @@ class Evaluations:
     """Asked while episodes are played: whether the evaluation should end without a result."""
 
     def evaluate(self, command: commands.Evaluate) -> None:
-        """Evaluate the present policy under the present prompt, and emit the result.
-
-        A match is played in the environment of training, as the person at the table plays.
-        """
-        ended: list[EpisodeCounts] = []
-        found = self.play(command, ended=ended, held_out=command.seed is None)
-        if found is None:
-            return
-        if command.seed is None:
+        """Evaluate the present policy under the present prompt, and emit the result."""
+        found = self.play(command)
+        if found is not None:
             self.emitter.emit(found)
-            return
-        returns = returns_by_number(command.episodes, ended)
-        self.emitter.emit(events.MatchPlayed(seed=command.seed, returns=returns, played=found))
 
     def around_warm_start(self, episodes: int) -> events.EvaluationFinished | None:
         """So many sampled episodes, before a warm start or after it; None: there is no result."""
@@ -104,7 +95,6 @@ class Evaluations:
         *,
         prompt: tuple[str, int] | None = None,
         ended: list[EpisodeCounts] | None = None,
-        held_out: bool = True,
     ) -> events.EvaluationFinished | None:
         """Play apart from the run, then go on where it was; None: there is no result, and an event has the reason.
 
@@ -114,7 +104,6 @@ class Evaluations:
         Args:
             prompt: a prompt with its version. None: the present one.
             ended: receives the episodes.
-            held_out: play in the environment of the agent's evaluations, if it has one.
         """
         run = self.run
         if ended is None:
@@ -129,7 +118,7 @@ class Evaluations:
         why = ""
         try:
             with run.learner.under_prompt(system_prompt):
-                found = self._played(command, system_prompt, ended, held_out=held_out)
+                found = self._played(command, system_prompt, ended)
         except Exception as error:
             # Its environments are not the run's, and memory may be short for it alone.
             log.error("the evaluation failed", exc_info=error)
@@ -163,8 +152,6 @@ class Evaluations:
         command: commands.Evaluate,
         system_prompt: str,
         ended: list[EpisodeCounts],
-        *,
-        held_out: bool,
     ) -> events.EvaluationFinished | None:
         """The figures of the episodes; None: it was stopped, or out of time, with episodes under way."""
         limit_s = command.limit_s
@@ -196,7 +183,6 @@ class Evaluations:
             limit_s=limit_s,
             seed=command.seed,
             ended=ended,
-            held_out=held_out,
         )
 
 

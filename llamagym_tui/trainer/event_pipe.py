@@ -21,7 +21,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.protocol.wire import encoded, framed
 
 MOST_WAITING = 1024 * 1024
-"""Bytes that wait before the conversation is left out; so many are compressed together."""
+"""Bytes that wait before the conversation is left out, and that are compressed together."""
 PIECE = 16 * 1024
 """Bytes that are written at once."""
 PATIENCE_S = 5.0
@@ -36,7 +36,7 @@ class EventPipe:
         self._on_gone = on_gone
         self._blocks: deque[bytes] = deque()
         self._tail = bytearray()
-        """What comes after the compressed blocks."""
+        """Events after the compressed blocks."""
         self._waiting = 0
         """Bytes that were not taken to be written."""
         self._taken = 0
@@ -86,7 +86,7 @@ class EventPipe:
             self._on_gone()
 
     def _next(self) -> memoryview:
-        """What was queued first, when there is something; empty at the end."""
+        """The oldest bytes, once there are any; empty at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed)
             if self._blocks:
@@ -99,7 +99,7 @@ class EventPipe:
 
 
 class Gap:
-    """What of the conversation is left out at present."""
+    """The part of the conversation that is left out."""
 
     def __init__(self) -> None:
         self._is_open = False
@@ -108,7 +108,7 @@ class Gap:
         """The episode that began last among what was left out."""
 
     def around(self, event: Event, waiting: int) -> Iterator[Event]:
-        """What is sent when an event comes while so many bytes wait: itself or nothing; after a gap, its mark first."""
+        """The events to send when one comes and this many bytes wait: itself or nothing, after a gap its mark first."""
         if not isinstance(event, WatchedEvent):
             yield event
             return
@@ -124,7 +124,7 @@ class Gap:
         yield event
 
     def _ended(self, event: WatchedEvent) -> Iterator[Event]:
-        """What is sent before the first event after a gap: its mark, and how the episode began that goes on."""
+        """The mark of a gap, and the beginning of the episode that goes on after it."""
         count = self._count
         begun = self._started
         self._count = 0

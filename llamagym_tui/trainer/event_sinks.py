@@ -98,7 +98,7 @@ class EventEmitter:
 
 
 class TimeLeft:
-    """Of something that begins now: how long the rest takes, if it goes on as it went of late."""
+    """The time that something takes from now to its end, at its recent speed."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

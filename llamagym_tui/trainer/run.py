@@ -70,7 +70,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Parts:
-    """What plays and what learns."""
+    """Agent, model, policy, learner and environments."""
 
     agent: AgentBase
     loaded: LoadedModel
@@ -78,7 +78,7 @@ class Parts:
     learner: PPO
     rollout: Rollout
     threads: int
-    """How many threads compute."""
+    """The number of threads that compute."""
     start: Counters
     """Where the run stood when this session began."""
 
@@ -171,6 +171,7 @@ class Run:
         """Update at which each kind of finding was reported last."""
         self._roll_backs = start.roll_backs
         self.awaits_warm_start = start.awaits_warm_start
+        """The warm start that the run begins with is still to be made."""
         self._is_first_batch = self.learner.updates == 0
         restored = changed(config, changes_to_restore(config, start.changed))
         if restored.n_envs != config.n_envs:
@@ -197,7 +198,7 @@ class Run:
 
     @property
     def limit_reached(self) -> str:
-        """What was played of the limit at which the run ends, for people; empty: it is at none."""
+        """The limit that the run has reached, in words; empty if it has reached none."""
         limits = {
             "s": (self.stopwatch.elapsed_s, self.config.minutes and self.config.minutes * 60),
             "episodes": (self.rollout.episodes, self.config.episodes),
@@ -285,7 +286,7 @@ class Run:
         return self._monitor.judge(stats)
 
     def _measure(self, batch: Sequence[Trajectory], turns_per_s: float) -> None:
-        """Take the settings that follow from the first batch; those that were changed meanwhile stay."""
+        """Take the settings that follow from the first batch, but for those that were changed live."""
         changes = changes_since(self.given, self.config)
         open_ones = [
             name for name, why in self.config.measured.items() if not why and name != "history"

@@ -40,7 +40,7 @@ from llamagym_tui.trainer.run import HISTORY_WARNING, Parts, Run, load_parts, ru
 from llamagym_tui.trainer.tracker import Tracker
 
 ATTEMPTS = 120
-"""How often a run's last checkpoint is tried to be written, `RETRY_S` apart."""
+"""Attempts to write a run's last checkpoint, `RETRY_S` apart."""
 SLOW_S = 10.0
 """Seconds of a first batch from which on there is a checkpoint before the first update."""
 Unit = Literal["turn", "update"]
@@ -85,7 +85,7 @@ class Session:
         """
         self.phase: events.Phase = "loading"
         self.error: Exception | None = None
-        """What ended it, if it failed."""
+        """The error that ended it, if it failed."""
         self.inbox = Inbox(command_queue)
         self.active_run: Run | None = None
         """None: still loading."""
@@ -109,9 +109,9 @@ class Session:
         self._turn_began_at = -math.inf
         """When the watched environment's last turn began, by the clock."""
         self._step_unit: Unit | None = None
-        """What ends the `Step` under way; None: there is none."""
+        """The unit of the `Step` under way; None if there is none."""
         self._pauses_after_wheel = False
-        """Whether the run was paused when a person took the wheel, and is to be once they have let it go."""
+        """The run pauses again once the person lets the agent act."""
         self._collecting = self._emitter.progress("collecting turns")
         """Reports how full the batch under way is."""
         self._reading = self._emitter.progress("reading prompts")
@@ -187,15 +187,11 @@ class Session:
         else:
             history = "all" if parts.policy.history is None else parts.policy.history
         prompt = parts.rollout.system_prompt
-        threads = config.measured_threads
-        if config.threads is None and config.ranks == 1 and parts.loaded.device == "cpu":
-            threads = parts.threads
         self._keep(
             replace(
                 config,
                 history=history,
                 system_prompt=None if prompt == parts.agent.get_system_prompt() else prompt,
-                measured_threads=threads,
                 weights=config.weights or model_registry.fingerprint(config.model),
             )
         )
@@ -278,7 +274,7 @@ class Session:
     def _update(self, run: Run) -> None:
         run.report_episodes()
         if not run.learner.updates and run.stopwatch.elapsed_s >= SLOW_S:
-            # The update of a large model takes long, too: whoever leaves meanwhile finds the run again.
+            # The update of a large model takes long, too: whoever leaves during it finds the run again.
             run.save_or_warn(requested=False)
         self._enter("updating")
         verdict = run.update(should_stop=lambda: self._should_end_update(run))
@@ -292,13 +288,13 @@ class Session:
 
     @property
     def _is_followed(self) -> bool:
-        """Whether the run is slow enough for a person to read every event."""
+        """The run is slow enough for a person to read every event."""
         return self._step_unit is not None or self._turn_s > 0
 
     def _should_end_update(self, run: Run) -> bool:
-        """Whether the run should stop; a pause waits for the end of the update, to change nothing of what is learnt.
+        """True if the run should stop; a pause waits for the end of the update.
 
-        Commands that change nothing of the run are handled meanwhile.
+        Commands that change nothing of the run are handled at once.
         """
         while command := self.inbox.take(
             commands.Watch,
@@ -427,7 +423,7 @@ class Session:
         )
 
     def _should_end_map(self) -> bool:
-        """Whether the run is to end, or somebody has begun or ceased to look."""
+        """The run is to end, or somebody has opened or closed the map."""
         return self.inbox.holds(commands.Stop, commands.WatchPolicyMap)
 
     def _evaluations(self, run: Run) -> Evaluations:
@@ -451,7 +447,7 @@ class Session:
             self._warm_start(run, data, command.episodes)
 
     def _warm_start(self, run: Run, data: TrainingData, episodes: int = 0) -> None:
-        """Train on demonstrations, then go on where the run was; with so many sampled episodes before and after."""
+        """Train on demonstrations, then go on where the run was; evaluate with `episodes` before and after."""
         facts = training_facts(data, run.agent, run.rollout.system_prompt)
         self._emit(facts)
         for doubt in doubts(facts, data.method):
@@ -511,10 +507,10 @@ class Session:
         self._emit(finished)
 
     def _finished(self, run: Run) -> events.RunFinished:
-        """How the run ended, once its last checkpoint is written: a disk that is full is waited for.
+        """The end of the run, after its last checkpoint; a full disk is waited for.
 
         Raises:
-            RunStoreError: `ATTEMPTS` were in vain, or a stop was requested meanwhile.
+            RunStoreError: `ATTEMPTS` failed, or a second stop was requested.
         """
         waits = ATTEMPTS
         while True:

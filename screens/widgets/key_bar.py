@@ -41,8 +41,8 @@ class KeyBar(Widget):
         shown: dict[str, ActiveBinding] = {}
         for active in self.screen.active_bindings.values():
             binding = active.binding
-            refused = is_refused(*self.app._parse_action(binding.action, active.node))
-            if binding.show and not refused:
+            owner, action, _ = self.app._parse_action(binding.action, active.node)
+            if binding.show and not is_refused(owner, action):
                 shown.setdefault(binding.action, active)
         return list(shown.values())
 
@@ -98,16 +98,11 @@ def key_of(app: App[Any], id: str, usual: str) -> str:
     return f"ctrl+{shown[1:]}" if len(shown) > 1 and shown[0] == "^" else shown
 
 
-def is_refused(owner: DOMNode, action: str, parameters: tuple[object, ...]) -> bool:
+def is_refused(owner: DOMNode, action: str) -> bool:
     """True if this session of `llamagym-tui serve` may not do an action.
 
-    `REFUSED_IN_BROWSER` of a class has the names of its refused actions for each kind of session, ``play``, ``seat`` or
-    ``watch``. A bare name refuses the action with any parameters, ``ask('load')`` only with these.
+    `REFUSED_IN_BROWSER` of a class has its refused actions by the kind of session: ``play``, ``seat`` or ``watch``.
     """
     session = browser_session()
-    with_parameters = f"{action}({', '.join(map(repr, parameters))})"
-    for kind in type(owner).__mro__:
-        refused = vars(kind).get("REFUSED_IN_BROWSER", {}).get(session, ())
-        if action in refused or with_parameters in refused:
-            return True
-    return False
+    refused = (vars(kind).get("REFUSED_IN_BROWSER", {}) for kind in type(owner).__mro__)
+    return any(action in each.get(session, ()) for each in refused)

@@ -28,7 +28,6 @@ from llamagym_tui.protocol.events import (
     EpisodeStarted,
     EvaluationCancelled,
     EvaluationFinished,
-    MatchPlayed,
     ModeChanged,
     PhaseChanged,
     PromptChanged,
@@ -177,18 +176,6 @@ def test_an_evaluation_that_fails_gives_a_reason_and_the_run_goes_on(tmp_path: P
     (cancelled,) = stage.of(EvaluationCancelled)
     assert cancelled.why == "No evaluation: Coin-v0 cannot be made."
     assert stage.phases()[-3:] == ["evaluating", "rolling_out", "stopped"]
-
-
-def test_a_match_is_no_evaluation_and_has_the_return_of_each_episode(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=6)
-    stage.script = {2: [Evaluate(episodes=3, seed=5), Evaluate(episodes=2)]}
-    stage.session.run()
-    (seeded,) = stage.of(MatchPlayed)
-    (other,) = stage.of(EvaluationFinished)
-    assert (seeded.seed, seeded.returns) == (5, [0.0, 1.0, 0.0])
-    assert (seeded.played.episodes, other.episodes) == (3, 2)
-    asked = [(each["seed"], each["held_out"]) for each in stage.builders.made["evaluations"]]
-    assert asked == [(5, False), (None, True)], "a match is played where the person plays"
 
 
 COMPARE = ComparePrompts(

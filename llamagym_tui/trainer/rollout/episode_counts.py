@@ -19,7 +19,7 @@ RATE_WINDOW_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class EpisodeCounts:
-    """What is counted of an episode, watched or not: up to now while it is under way, then to its end."""
+    """The counts of an episode, so far or to its end."""
 
     episode_return: float = 0.0
     length: int = 0
@@ -33,9 +33,9 @@ class EpisodeCounts:
     actions: tuple[int, ...] = ()
     """Turns in which the reply named each action, known at its end; empty: they are not counted."""
     is_corrected: bool = False
-    """Whether a person acted in it."""
+    """A person acted in it."""
     is_truncated: bool = False
-    """Whether a limit cut it off: the environment's, `max_turns`, or what the model can read."""
+    """A limit cut it off: the environment's, `max_turns`, or the model's context."""
     number: int = 0
     """Index from 0 since the run began, from which its environment's seed follows."""
 

@@ -49,7 +49,7 @@ def evaluate(
 ) -> EvaluationFinished | None:
     """Play episodes in environments apart from any run; exactly `episodes` of them unless stopped or out of time.
 
-    None: it was stopped with episodes under way; without the long ones, the mean is another one.
+    Returns None if it was stopped with episodes under way: without the long ones the mean would be biased.
 
     Args:
         policy: chooses replies; its own random state is left as it was.
@@ -121,7 +121,7 @@ NONE = MeanReturn(0.0, 0.0, 0)
 Episodes = list[EpisodeCounts]
 Pairs = tuple[Episodes, Episodes]
 Play = Callable[[int, int, int, Episodes], bool]
-"""Plays a side, 0 or 1: so many episodes on the seeds of a number, which go into a list; whether it came to the end."""
+"""Plays a side, 0 or 1: a number of episodes on the seeds of a number, added to a list; false if it was stopped."""
 
 
 def enough_for(baselines: Mapping[str, float]) -> float:

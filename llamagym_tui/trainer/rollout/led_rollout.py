@@ -16,7 +16,7 @@ SEEDS_APART = 1_000_003
 
 
 class Plan(NamedTuple):
-    """How all ranks play the next batch."""
+    """The plan of the next batch, for all ranks."""
 
     is_anew: bool
     """Each rank takes the weights of rank 0 and drops what is under way."""
@@ -36,7 +36,7 @@ class Plan(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What a rank has played of a batch."""
+    """A rank's part of a batch."""
 
     ended: list[EpisodeCounts]
     env_steps: int

@@ -31,7 +31,7 @@ LARGEST_SEED = 2**31
 
 
 class Seat(NamedTuple):
-    """What the other player of an episode has before it, where it is to move."""
+    """The situation of the other player when it is to move."""
 
     seed: int
     """Of the episode."""
@@ -44,11 +44,11 @@ class Seat(NamedTuple):
 
 class Opponent(Protocol):
     def replies(self, seats: Sequence[Seat], *, greedy: bool) -> Sequence[str]:
-        """What it replies in each seat. Raises GeneratorError: replies do not come."""
+        """Its reply in each seat. Raises GeneratorError: there is none."""
         ...
 
     def learnt(self, updates: int) -> None:
-        """The policy that is trained was updated, for the so-manieth time."""
+        """The trained policy has had this many updates."""
         ...
 
     def state(self) -> Any:
@@ -60,7 +60,7 @@ class Opponent(Protocol):
         ...
 
     def begin_anew(self) -> None:
-        """The policy that is trained is another one, as after a roll back, or under a prompt of its own."""
+        """Begin with the present policy, as after a roll back."""
         ...
 
 
@@ -90,7 +90,7 @@ class ModelOpponent(Fixed):
         """So many `seats` are asked for at once; more in turn."""
         self.policy = policy
         self._system_prompt = system_prompt
-        self._sampler = Sampler(policy, seats)
+        self._sampler = Sampler(policy)
 
     def replies(self, seats: Sequence[Seat], *, greedy: bool) -> list[str]:
         own = [seat._replace(system_prompt=self._system_prompt) for seat in seats]
@@ -126,9 +126,8 @@ class EarlierSelves:
     """Earlier selves of the policy that is trained, of which each game draws one, and anew where one is added."""
 
     def __init__(self, policy: Policy, seats: int) -> None:
-        """The first self is the policy as it is now; so many `seats` are asked for at once, and more in turn."""
+        """Keep the present policy as the first self; `seats` are asked for at once, more in turn."""
         self._policy = policy
-        self._seats = seats
         self._selves: list[tuple[EarlierSelf, Sampler]] = []
         self._keep(EarlierSelf.of(policy))
 
@@ -168,40 +167,21 @@ class EarlierSelves:
     def _keep(self, earlier: EarlierSelf) -> None:
         """Keep a self, with what it will read: its weights stay, so that a board is read once."""
         with earlier.in_place() as policy:
-            sampler = Sampler(policy, self._seats)
+            sampler = Sampler(policy)
         self._selves = [*self._selves, (earlier, sampler)][-MOST_KEPT:]
 
 
 def _replies(policy: Policy, sampler: Sampler, seats: Sequence[Seat], *, greedy: bool) -> list[str]:
-    """What a policy replies in each seat, to as many at once as its sampler has slots."""
-    return [
-        reply
-        for first in range(0, len(seats), sampler.count)
-        for reply in _replies_at_once(
-            policy, sampler, seats[first : first + sampler.count], greedy=greedy
-        )
-    ]
-
-
-def _replies_at_once(
-    policy: Policy, sampler: Sampler, seats: Sequence[Seat], *, greedy: bool
-) -> list[str]:
-    """The policy's own random state is left as it was."""
-    slots = range(len(seats))
-    rests = []
-    for slot, seat in zip(slots, seats, strict=True):
-        opening = prompt_after(policy, _conversation(seat, policy.history))
-        sampler.restart(slot, opening.prefix)
-        rests.append(opening.rest)
+    """What a policy replies in each seat. Its own random state stays as it was."""
+    prompts = [prompt_after(policy, _conversation(seat, policy.history)) for seat in seats]
     # As what is drawn depends on no state, a resumed run has nothing to restore.
     seed = hash(tuple(map(_seed, seats))) % 2**63
     on_reading = policy.on_reading
     policy.on_reading = lambda done, total: None  # a turn that has begun comes to its end
     try:
         with policy.evaluation_seed(seed):
-            replies = sampler.reply(
-                slots, rests, [policy.trie_of(seat.shown.actions) for seat in seats], greedy=greedy
-            )
+            tries = [policy.trie_of(seat.shown.actions) for seat in seats]
+            replies = sampler.reply(prompts, tries, greedy=greedy)
     finally:
         policy.on_reading = on_reading
     return [policy.chat.reply(reply.ids) for reply in replies]

@@ -101,7 +101,7 @@ class Rollout:
         self.batch_turns = batch_turns
         """Turns of a training batch, at least, of all ranks together."""
         self.cuts_episodes = cuts_episodes
-        """Whether a full batch cuts off the episodes under way."""
+        """A full batch cuts off the episodes under way."""
         self.greedy = greedy
         self.episode_limit = episode_limit
         """Episodes to end since the run began. None: no limit."""
@@ -130,7 +130,7 @@ class Rollout:
             ranks=ranks.size,
         )
         self._drawing = False
-        """Whether the watched states are wanted as drawings."""
+        """Somebody wants drawings of the watched states."""
         self.episodes = 0
         """Episodes ended since the run began."""
         self.env_steps = 0
@@ -171,7 +171,7 @@ class Rollout:
 
     @property
     def draws(self) -> bool:
-        """Whether states can be drawn, by the agent or by the environments."""
+        """The agent or the environments can draw states."""
         return draws(self.agent) or any(
             slot.game.env.render_mode == "ansi" for slot in self.slots[:1]
         )
@@ -239,7 +239,7 @@ class Rollout:
 
     @property
     def batch_ready(self) -> bool:
-        """Whether a training batch is full and its episodes have ended or, whatever inference mode left, can be cut."""
+        """The training batch is full, and its episodes have ended or can be cut."""
         cuttable = self._cuttable
         turns = self._batch.turns + sum(slot.under_way.own_turns for slot in cuttable)
         if turns < self.ranks.part(self.batch_turns) or self._missing_of_group:
@@ -300,8 +300,6 @@ class Rollout:
     def forget_caches(self) -> None:
         """Compute every conversation from its beginning when it goes on, as a resumed run does."""
         self._sampler.forget()
-        for slot in self.slots:
-            slot.knows_last = False
 
     def emit_corrections(self) -> None:
         """Emit the episodes under way in which a person acted, once, as cut off where they stand; none will go on."""
@@ -331,7 +329,7 @@ class Rollout:
         for slot in self.slots[n_envs:]:
             slot.game.close()
         del self.slots[n_envs:]
-        self._sampler = Sampler(self.policy, n_envs)
+        self._sampler = Sampler(self.policy)
         self.restart()
 
     def close(self) -> None:
@@ -384,7 +382,7 @@ class Rollout:
 
     @property
     def awaits_person(self) -> bool:
-        """Whether a step waits until the person at the wheel has chosen."""
+        """A step waits for a person to choose."""
         return (
             self._replies is not None
             and self.wheel.env in self._replies
@@ -423,7 +421,7 @@ class Rollout:
             self.wheel.let_go("another conversation is watched")
 
     def _may_start(self, idle: int) -> int:
-        """How many episodes may begin now, in so many idle environments."""
+        """The number of episodes that may begin now in these idle environments."""
         if self.episode_limit is not None:
             idle = min(idle, max(0, self.episode_limit - self.episodes - self.live))
         if self._mode == "inference" or (self.cuts_episodes and self.policy.history == 0):
@@ -458,12 +456,8 @@ class Rollout:
         if not live:
             return None
         prompts = [self.slots[index].prompt() for index in live]
-        for index, prompt in zip(live, prompts, strict=True):
-            if prompt.restart is not None:
-                self._sampler.restart(index, prompt.restart)
         replies = self._sampler.reply(
-            live,
-            [prompt.ids for prompt in prompts],
+            prompts,
             [self.slots[index].under_way.trie for index in live],
             greedy=self.greedy,
             on_token=self._streaming(live),
@@ -520,7 +514,7 @@ class Rollout:
         return on_token
 
     def _move(self, env: int, reply: Reply) -> Move:
-        """What is done in one environment, by the agent's reply or the person's."""
+        """The move in one environment, by the agent's reply or the person's."""
         slot = self.slots[env]
         if env == self.wheel.env:
             return slot.move(reply, self.wheel.take_reply(), self.policy.chat.reply(reply.ids))
@@ -659,7 +653,7 @@ class BatchUnderWay:
         return taken
 
     def missing(self, turns: int, under_way: Sequence[int], most: int) -> int:
-        """How many episodes are to begin for a batch of so many turns; `under_way` has lengths so far."""
+        """The number of episodes to begin for a batch of `turns`; `under_way` has the lengths so far."""
         fewest = FEWEST_TOGETHER - len(under_way) if self.turns < turns else 0
         # Turns that the episodes under way will have, about; each has at least one more.
         expected = sum(max(length + 1, self.typical_length) for length in under_way)

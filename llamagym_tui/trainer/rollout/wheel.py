@@ -19,7 +19,7 @@ class Wheel:
         self.reply: str | None = None
         """The person's reply in the turn that waits; None: they have not chosen yet."""
         self.choices: tuple[OfferedAction, ...] = ()
-        """What the person can do in the turn that waits, or until one does."""
+        """The person's choices in the turn that waits."""
 
     def take(self, env: int, choices: tuple[OfferedAction, ...]) -> None:
         """Let a person act in an environment from now on; who has it already keeps it, and what they chose."""
