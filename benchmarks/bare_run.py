@@ -10,7 +10,7 @@ import queue
 from collections.abc import Callable, Sequence
 
 from llamagym_tui.config import RunConfig, UpdateStats, from_dict, typed
-from llamagym_tui.engine.threads import use_threads
+from llamagym_tui.engine.own_torch import set_threads
 from llamagym_tui.model_registry import BUNDLED, with_defaults
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.protocol.events import Event
@@ -33,7 +33,7 @@ class BareRun:
         self.agent = builders.agent()
         self.loaded = builders.model()
         self.policy = builders.policy(self.agent, self.loaded)
-        use_threads(self.policy, threads)
+        set_threads(threads)
         self.learner = builders.learner(self.policy)
         self.rollout = builders.rollout(
             self.agent, self.policy, seed=config.seed, emit=lambda event: None

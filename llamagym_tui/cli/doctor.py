@@ -60,7 +60,7 @@ def _trial() -> dict[str, str]:
     return {
         "device": loaded.device,
         "memory": f"{as_gib(free_memory(loaded.device))} free",
-        "threads": f"{threads} for the bundled model, measured now",
+        "threads": f"{threads} for the bundled model",
     }
 
 

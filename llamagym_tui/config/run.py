@@ -220,12 +220,11 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """auto: cuda, then mps, then cpu."""
     threads: Annotated[
         Annotated[int, Meta(ge=1)] | None,
-        Option(flag="--threads", help="Threads that compute. Not given: measured."),
+        Option(
+            flag="--threads",
+            help="Threads that compute. Not given: one for a small model, else all cores.",
+        ),
     ] = None
-    """With a small model each has its part of a batch, with a larger one all share an operation."""
-    measured_threads: Annotated[int, Meta(ge=1)] | None = None
-    """The number of threads that was measured, so that a resumed run computes as before; on fewer cores it is measured
-    again."""
     checkpoint_every_s: NonNegative = 60.0
     """Seconds of playing and training between two checkpoints, at least; each follows an update."""
     track: Annotated[

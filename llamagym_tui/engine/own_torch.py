@@ -4,6 +4,7 @@ Gradients, default type, default device, inference mode, autocast, and where the
 threads. Whatever others have set is theirs again afterwards.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -18,6 +19,13 @@ def set_threads(count: int) -> None:
     """Compute on so many threads from now on, whatever others set."""
     _chosen["threads"] = count
     torch.set_num_threads(count)
+
+
+def cores() -> int:
+    """The number of processor cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @contextmanager

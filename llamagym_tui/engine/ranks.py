@@ -1,10 +1,10 @@
-"""Several processes, ranks, that train one policy, and what they exchange: torch.distributed on gloo.
+"""Several processes, ranks, that train one policy, and what they exchange, by torch.distributed.
 
 Rank 0 leads: the others await what it decides, and do it with it. A process alone is rank 0 of 1, and calls nothing
 of torch.distributed. When a rank has ended, every exchange of the others raises `RankLost`.
 """
 
-import time
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -28,7 +28,12 @@ class Ranks:
     """This process among those that train together; alone unless it is given a size."""
 
     def __init__(
-        self, rank: int = 0, size: int = 1, store: Any = None, why_lost: Callable[[], str] = str
+        self,
+        rank: int = 0,
+        size: int = 1,
+        store: Any = None,
+        why_lost: Callable[[], str] = str,
+        backend: str = GLOO,
     ) -> None:
         """Meet the others, at torchrun's address or in a `store`; `why_lost` names a rank that has ended, if it can.
 
@@ -40,15 +45,12 @@ class Ranks:
         self.size = size
         """The number of processes."""
         self._why_lost = why_lost
+        self._backend = backend
         self.share: Callable[[], None] = lambda: None
         """Lets every rank have the weights of rank 0 and what its learner has become; all ranks call it."""
-        self.waited_s = 0.0
-        """Seconds of waiting for other ranks, so far."""
-        self.waits: Sequence[float] = ()
-        """By rank: the part of the last update that it waited for others."""
         self._exchange(
             lambda: distributed.init_process_group(
-                GLOO, store=store, rank=rank, world_size=size, timeout=TIMEOUT
+                backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT
             )
         )
         self._patient = self._exchange(
@@ -81,10 +83,6 @@ class Ranks:
         )
         return int(box)
 
-    def take(self, values: torch.Tensor) -> None:
-        """Let a tensor have, in place, the values that it has on rank 0."""
-        self._exchange(lambda: distributed.broadcast(values, src=0))
-
     @torch.no_grad()
     def add_gradients(self, weights: Sequence[nn.Parameter]) -> None:
         """Add the gradients of all ranks, at once; of a rank that has none, nothing is added."""
@@ -94,7 +92,9 @@ class Ranks:
             torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights
         ]
         # One exchange of all gradients end to end: each exchange waits for every rank.
-        flat = torch.cat([part.flatten().float().cpu() for part in parts])
+        flat = torch.cat([part.flatten().float() for part in parts])
+        if self._backend == GLOO:
+            flat = flat.cpu()
         self._exchange(lambda: distributed.all_reduce(flat))
         totals = flat.split([part.numel() for part in parts])
         for weight, total in zip(weights, totals, strict=True):
@@ -112,12 +112,9 @@ class Ranks:
         return self._call(call)
 
     def _call(self, call: Callable[[], T]) -> T:
-        """Call torch.distributed, with its time counted and its errors in words of ours."""
-        began_s = time.perf_counter()
+        """Call torch.distributed, with its errors in words of ours."""
         with self.explained():
-            found = call()
-        self.waited_s += time.perf_counter() - began_s
-        return found
+            return call()
 
     @contextmanager
     def explained(self, by: str = "") -> Iterator[None]:
@@ -131,6 +128,14 @@ class Ranks:
             raise RankLost(
                 f"{who}, so all {self.size} have ended; --resume goes on from the last checkpoint, by any --ranks."
             ) from error
+
+
+def backend_for(size: int) -> str:
+    """The backend for ranks of this machine: nccl between GPUs if each rank has one, gloo between processors."""
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", size))
+    if distributed.is_nccl_available() and torch.cuda.device_count() >= here:
+        return f"cpu:{GLOO},cuda:nccl"
+    return GLOO
 
 
 ALONE = Ranks()

@@ -30,10 +30,9 @@ from llamagym_tui.engine.memory import require_memory
 from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
 from llamagym_tui.engine.model.sources import base_place, model_folder
-from llamagym_tui.engine.own_torch import set_threads
+from llamagym_tui.engine.own_torch import cores, set_threads
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import ALONE, Ranks
-from llamagym_tui.engine.threads import calibrate_threads_for, cores, use_threads
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import OPPONENT, SELF, opponent_of, with_kwargs
@@ -56,6 +55,8 @@ from llamagym_tui.trainer.rollout.rollout import Rollout
 
 EVALUATION_SEED = 1_000_000
 """Distance of an evaluation's seed from the run's."""
+SMALL_MODEL = 20_000_000
+"""Weights up to which one thread computes."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,6 @@ class Builders:
         """The model with its value head, and its tokenizer."""
         config = self.config
         keep_freed_memory()
-        # Until `threads` has measured: on a busy machine more than one can be far slower.
         set_threads(1)
         torch.manual_seed(config.seed)  # a new value head and a new adapter begin at random
         loaded = load_model_and_tokenizer(
@@ -220,16 +220,15 @@ class Builders:
         return ModelOpponent(other, prompt, self.config.n_envs)
 
     def threads(self, policy: Policy, loaded: LoadedModel) -> int:
-        """Compute on those requested or measured before, or on the fastest number of threads; that number."""
+        """Let torch compute on the threads that are asked for, or that suit the model; their number."""
         count = self.config.threads
-        measured = self.config.measured_threads
-        if count is None and loaded.device != "cpu":
-            count = 1  # the work is the accelerator's
-        elif count is None and self.ranks.size > 1:
-            count = max(1, cores() // self.ranks.size)
-        elif count is None and measured is not None and measured <= cores():
-            count = measured
-        return calibrate_threads_for(policy) if count is None else use_threads(policy, count)
+        if count is None:
+            weights = sum(weight.numel() for weight in policy.model.causal_lm.parameters())
+            # Products of a small model are too short to be divided, and an accelerator needs no threads.
+            is_divided = loaded.device == "cpu" and weights > SMALL_MODEL
+            count = max(1, cores() // self.ranks.size) if is_divided else 1
+        set_threads(count)
+        return count
 
     def evaluate(
         self,

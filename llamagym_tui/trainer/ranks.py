@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from multiprocessing import resource_tracker
 from typing import Any
 
@@ -19,7 +20,7 @@ from torch import distributed
 from torch.multiprocessing.spawn import ProcessException, start_processes
 
 from llamagym_tui.config import RunConfig
-from llamagym_tui.engine.ranks import ALONE, GLOO, Ranks
+from llamagym_tui.engine.ranks import ALONE, GLOO, Ranks, backend_for
 from llamagym_tui.errors import RankLost
 from llamagym_tui.protocol.events import Event, WarningRaised
 from llamagym_tui.setup.run_config import is_launched, ranks_of
@@ -56,7 +57,8 @@ def started(config: RunConfig) -> Iterator[Ranks]:
             while not store.check(others):  # to meet them, nothing would interrupt
                 if why := _first_to_end(children, POLL_S):
                     raise RankLost(f"{why} before the run began; its log may have more.")
-        ranks = Ranks(0, size, store, lambda: _first_to_end(children, GRACE_S))
+        why_lost = partial(_first_to_end, children, GRACE_S)
+        ranks = Ranks(0, size, store, why_lost, backend_for(size))
         ended.callback(ranks.leave)
         ranks.first(replace(config, ranks=size))
         yield ranks
@@ -88,6 +90,7 @@ def _first_to_end(children: Any, seconds: float) -> str:
 
 def follow(index: int, size: int, port: int | None = None) -> None:
     """Be the rank after `index` to the run's end, by a port of this machine or, without one, by torchrun."""
+    backend = backend_for(size)
     _see_one_gpu(int(os.environ.get("LOCAL_RANK", index + 1)))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     for name in {"SIGINT", "SIGTERM", "SIGHUP"} & set(signal.Signals.__members__):
@@ -96,7 +99,7 @@ def follow(index: int, size: int, port: int | None = None) -> None:
         store = port and distributed.TCPStore(HOST, port, size, wait_for_workers=False)  # type: ignore[attr-defined]
         if store:
             store.set(f"{index + 1}", "is here")
-        ranks = Ranks(index + 1, size, store)
+        ranks = Ranks(index + 1, size, store, backend=backend)
         ended.enter_context(ranks.explained(GLOO))
         config = ranks.first()
         builders = Builders(config, ranks)

@@ -187,15 +187,11 @@ class Session:
         else:
             history = "all" if parts.policy.history is None else parts.policy.history
         prompt = parts.rollout.system_prompt
-        threads = config.measured_threads
-        if config.threads is None and config.ranks == 1 and parts.loaded.device == "cpu":
-            threads = parts.threads
         self._keep(
             replace(
                 config,
                 history=history,
                 system_prompt=None if prompt == parts.agent.get_system_prompt() else prompt,
-                measured_threads=threads,
                 weights=config.weights or model_registry.fingerprint(config.model),
             )
         )

@@ -191,7 +191,7 @@ def test_a_resumed_run_has_its_changed_settings_and_the_folder_those_it_began_wi
     before = Stage(tmp_path, episodes=8)
     before.script = {2: [ChangeSettings(changes={"ppo.lr": 3e-4, "n_envs": 6})]}
     before.session.run()
-    began_with = replace(before.config, measured_threads=1, history="all")
+    began_with = replace(before.config, history="all")
     assert run_store.read_config(tmp_path) == began_with
     after = Stage(tmp_path, episodes=16, resume=True)
     after.builders.saved.extend(before.builders.saved)
