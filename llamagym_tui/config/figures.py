@@ -101,8 +101,6 @@ class FigureText(Struct, frozen=True, kw_only=True):
     """Least healthy value; None for no bound."""
     high: float | None = None
     """Largest healthy value; None for no bound."""
-    charted: bool = False
-    """True if a large metrics screen charts it."""
 
 
 FIGURES = {
@@ -112,7 +110,6 @@ FIGURES = {
         short="return",
         meaning="What an episode earns on average; penalties are not counted.",
         healthy="rises; read it with its 95 % interval",
-        charted=True,
     ),
     "approx_kl": FigureText(
         group="policy",
@@ -122,7 +119,6 @@ FIGURES = {
         healthy="0.0001 to 0.02; above 0.05 steps are too large",
         low=0.0001,
         high=0.02,
-        charted=True,
     ),
     "kl_ref": FigureText(
         group="policy",
@@ -132,7 +128,6 @@ FIGURES = {
         healthy="0 to 0.3, slowly rising",
         low=-0.02,
         high=0.3,
-        charted=True,
     ),
     "entropy": FigureText(
         group="policy",
@@ -141,7 +136,6 @@ FIGURES = {
         meaning="How undecided the policy is about the next token, in nats.",
         healthy="above 0, falls slowly; a rise past its start means that the reply format is being lost",
         low=0.001,
-        charted=True,
     ),
     "action_entropy": FigureText(
         group="policy",
@@ -150,7 +144,6 @@ FIGURES = {
         meaning="How undecided the policy is about its action, in nats; at ln(number of actions) it does not care.",
         healthy="above 0.1 until returns have risen",
         low=0.1,
-        charted=True,
     ),
     "clip_fraction": FigureText(
         group="policy",
@@ -160,7 +153,6 @@ FIGURES = {
         healthy="0 to 0.2",
         low=0.0,
         high=0.2,
-        charted=True,
     ),
     "explained_variance": FigureText(
         group="critic",
@@ -169,7 +161,6 @@ FIGURES = {
         meaning="How much of what sets returns apart the critic foresees; 1: all of it.",
         healthy="above 0 and rising; below 0 is worse than a constant",
         low=0.0,
-        charted=True,
     ),
     "parse_failure_rate": FigureText(
         group="learning",
@@ -179,7 +170,6 @@ FIGURES = {
         healthy="near 0, here below 0.05; a rise means that the reply format is being lost",
         low=0.0,
         high=0.05,
-        charted=True,
     ),
     "refusal_rate": FigureText(
         group="learning",
@@ -195,7 +185,6 @@ FIGURES = {
         meaning="How hard a batch pulls at the weights: the gradient's mean norm before it is clipped.",
         healthy="steady; a fall to 0 or a sudden peak comes before a collapse",
         low=1e-06,
-        charted=True,
     ),
     "flat_groups": FigureText(
         group="learning",
@@ -220,7 +209,6 @@ FIGURES = {
         short="value loss",
         meaning="How wrong the critic is: half its mean squared error.",
         healthy="falls",
-        charted=True,
     ),
     "policy_loss": FigureText(
         group="policy",

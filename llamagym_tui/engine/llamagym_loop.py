@@ -42,7 +42,7 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.ranks import ALONE
-from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
+from llamagym_tui.engine.tokens.tokenization import ChatTokenizer, Opening
 from llamagym_tui.errors import ConfigError, PromptTooLongError, RunStoreError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, opening
@@ -163,8 +163,6 @@ def _ungrouped(values: Mapping[str, Any], owner: str) -> dict[str, Any]:
 @dataclass(slots=True)
 class _EnvSlot:
     episode: Episode | None = None
-    version: int = 0
-    """The version of the policy that computed the keys and values in the sampler."""
     took_turn: bool = False
     """Whether it had an observation in the last `act`."""
     is_trained: bool = True
@@ -241,7 +239,7 @@ class LlamaGymLoop:
         self.training = True
         self._many = False
         self.slots = [_EnvSlot()]
-        self._sampler = Sampler(self.policy, 1)
+        self._sampler = Sampler(self.policy)
         self.batch: list[Trajectory] = []
 
     @property
@@ -262,7 +260,7 @@ class LlamaGymLoop:
             states = [observed(self.agent, observations[index], infos[index]) for index in turns]
             prompts = self._prompts(turns, states)
             tries = [self.policy.trie_of(state.actions) for state in states]
-            replies = self._sampler.reply(turns, prompts, tries, greedy=greedy)
+            replies = self._sampler.reply(prompts, tries, greedy=greedy)
             for index, reply in zip(turns, replies, strict=True):
                 actions[index] = self._action(self.slots[index], reply)
                 self.slots[index].is_trained &= self.training and not greedy
@@ -350,10 +348,9 @@ class LlamaGymLoop:
                     "keep a place for every environment (None where it takes no turn)."
                 )
             self.slots = [_EnvSlot() for _ in range(count)]
-            self._sampler = Sampler(self.policy, count)
         self._many = many
 
-    def _prompts(self, indices: Sequence[int], states: Sequence[Observed]) -> list[list[int]]:
+    def _prompts(self, indices: Sequence[int], states: Sequence[Observed]) -> list[Opening]:
         """The next prompt of some environments, episodes begun where none is under way.
 
         Raises:
@@ -377,19 +374,7 @@ class LlamaGymLoop:
                 raise PromptTooLongError(f"In environment {index}, {error}; {advice}.") from error
         for index, episode in zip(indices, episodes, strict=True):
             self.slots[index].episode = episode
-        return [self._prompt(index, state) for index, state in zip(indices, states, strict=True)]
-
-    def _prompt(self, index: int, state: Observed) -> list[int]:
-        """Ids that the sampler has not seen: the new ones, or the whole conversation if older weights computed it."""
-        slot = self.slots[index]
-        assert slot.episode is not None
-        prompt = slot.episode.observe(*state)
-        if prompt.restart is None and slot.version != self.policy.version:
-            prompt = slot.episode.whole_prompt()
-        if prompt.restart is not None:
-            self._sampler.restart(index, prompt.restart)
-            slot.version = self.policy.version
-        return prompt.ids
+        return [episode.observe(*state) for episode, state in zip(episodes, states, strict=True)]
 
     def _action(self, slot: _EnvSlot, reply: Reply) -> Any:
         assert slot.episode is not None

@@ -68,7 +68,7 @@ def health(field: str, stats: UpdateStats) -> Health:
     value, text = float(getattr(stats, field)), FIGURES[field]
     if stats.lr == 0 and field in STILL:
         return Health(None, "the critic alone is trained")
-    if field in OF_ENDED and not stats.episodes:
+    if field == "mean_return" and not stats.episodes:
         return Health(None, "no episode ended in this batch")
     if math.isnan(value):
         return Health(False, "not a number")
@@ -87,7 +87,7 @@ def figure_value(stats: UpdateStats, field: str) -> str:
         return f"{measured:,}"
     value = float(measured)
     if not math.isfinite(value):
-        return "none" if field in OF_ENDED else "no number"
+        return "none" if field == "mean_return" else "no number"
     if field in SHARES:
         return share(value)
     return plain(value, 0.0 if field == "lr" else 1e-6)

@@ -1,7 +1,7 @@
 """Formats of numbers on screens."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import real_minus, thinned
@@ -30,31 +30,16 @@ def share(value: float, decimals: int = 1) -> str:
     return f"{value:.{decimals}%}" if math.isfinite(value) else "no number"
 
 
-def spark(values: Sequence[float], width: int, fitted: Iterable[float] = ()) -> str:
-    """A curve as one row of bars; `fitted` values are within its range, too."""
-    return spark_rows(values, width, 1, fitted)[0].rstrip()
-
-
-def spark_rows(
-    values: Sequence[float], width: int, height: int, fitted: Iterable[float] = ()
-) -> list[str]:
-    """A curve as rows of bars, the top row first, each `width` wide."""
-    every = [value for value in (*values, *fitted) if math.isfinite(value)]
-    low = min(every, default=0.0)
-    high = max(every, default=0.0)
-    # A curve of one value only has no span; it stands at the bottom.
-    span = (high - low) or 1.0
-    top = len(BARS) * height - 1
-    steps = []
-    for value in thinned(values, width):
-        steps.append(round((value - low) / span * top) if math.isfinite(value) else 0)
-    rows = []
-    for row in reversed(range(height)):
-        # What of each bar is left above the rows below this one.
-        parts = [step - len(BARS) * row for step in steps]
-        bars = [" " if part < 0 else BARS[min(part, len(BARS) - 1)] for part in parts]
-        rows.append("".join(bars).ljust(width))
-    return rows
+def spark(values: Sequence[float], width: int) -> str:
+    """A curve as one row of bars; what is not finite stands at the bottom."""
+    finite = [value for value in values if math.isfinite(value)]
+    low = min(finite, default=0.0)
+    span = (max(finite, default=0.0) - low) or 1.0
+    top = len(BARS) - 1
+    return "".join(
+        BARS[round((value - low) / span * top) if math.isfinite(value) else 0]
+        for value in thinned(values, width)
+    )
 
 
 def baselines(state: RunState) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The top row: mode, agent, environment, model, phase and speed of a run."""
+"""The top row: mode, agent, model, phase and speed of a run."""
 
 from pathlib import PurePath
 from typing import get_args
@@ -69,14 +69,11 @@ class RunHeader(StateText):
         return Content.styled(f" {label} ", f"bold $background on {color}")
 
     def _names(self) -> Content:
-        """Agent, environment if it has another name, and model."""
-        state = self.state
-        names = [PurePath(state.agent).name or state.agent]
-        if state.run is not None and state.run.env_id != state.agent:
-            names.append(state.run.env_id.rpartition(":")[2])
-        names.append(PurePath(state.model).name or state.model)
-        agent, *others = map(one_line, names)
-        return Content.assemble((agent, "bold"), *[(f" · {name}", ASIDE) for name in others])
+        """Agent and model."""
+        agent, model = (
+            one_line(PurePath(name).name or name) for name in (self.state.agent, self.state.model)
+        )
+        return Content.assemble((agent, "bold"), (f" · {model}", ASIDE))
 
     def _progress(self) -> Content:
         state = self.state

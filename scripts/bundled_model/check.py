@@ -15,7 +15,9 @@ from torch import Tensor, nn
 from benchmarks.exact_blackjack import STATES, State, expected_return
 from benchmarks.hit_probabilities import AGENT, hit_probabilities, load_policy
 from llamagym_tui.engine.learning.scoring import reply_logprobs
+from llamagym_tui.engine.policy.memory import states_of
 from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.tokens.token_tree import NO_REPLIES
 from scripts.bundled_model import blackjack
 from scripts.bundled_model.check_play import report_play
 from scripts.bundled_model.check_worlds import report_worlds, report_worlds_seen
@@ -93,11 +95,8 @@ def _hidden(policy: Policy, states: Sequence[State]) -> Tensor:
         policy.chat.opening(AGENT.get_system_prompt(), AGENT.format_observation(state))
         for state in states
     ]
-    encoded = policy.model.backbone.encode_rows(
-        prompts[0].prefix, [list(prompt.rest) for prompt in prompts]
-    )
-    last = torch.tensor([len(prompt.rest) - 1 for prompt in prompts])
-    return encoded.hidden[torch.arange(len(prompts)), last]
+    encoded = states_of(policy, prompts, NO_REPLIES)
+    return encoded.hidden[:, 0]
 
 
 def _fit(hidden: Tensor, labels: Tensor, new_hidden: Tensor, new_labels: Tensor) -> float:

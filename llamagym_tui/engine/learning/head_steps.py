@@ -31,7 +31,7 @@ from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.narrow import NarrowHead
 from llamagym_tui.engine.model.ridge import RidgeCritic
-from llamagym_tui.engine.policy.fixed_trunk import states_of
+from llamagym_tui.engine.policy.memory import states_of
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.tokens.token_tree import ActionTrie
@@ -114,7 +114,7 @@ class HeadSteps:
             packed.rows.append(row)
             packed.paths.append(_paths(row, trie))
         for trie, by_prompt in by_trie.items():
-            part = collate((), list(by_prompt.values()), self.narrow.up.device, is_chosen=True)
+            part = collate(list(by_prompt.values()), self.narrow.up.device, is_chosen=True)
             yield part, states_of(self.policy, list(by_prompt), trie)
 
     def bootstraps(self, trajectories: Sequence[Trajectory]) -> list[float]:
@@ -209,7 +209,7 @@ class HeadSteps:
     @contextmanager
     def _rows_in_place(self) -> Iterator[None]:
         """Take the rows to train out of B, and put them back; the batch's states show in which directions they see."""
-        measure(self.narrow.down, [(part.trees.trees[0], each) for part, each in self._parts])
+        measure(self.narrow.down, [(part.trees[0], each) for part, each in self._parts])
         if self.narrow.trained != self._tokens:
             self._regroup(self.narrow.trained)
         with torch.no_grad():

@@ -82,7 +82,7 @@ def _why_nothing(policy: Policy) -> str:
 def _is_reached(policy: Policy) -> bool:
     """Whether what the model says depends on a weight that is trained."""
     with torch.enable_grad():
-        encoded = policy.model.backbone.encode_whole([[0, 0]])
+        encoded = policy.model.backbone.encode_rows([[0, 0]])
         at = torch.tensor([0], device=encoded.hidden.device)
         return encoded.logits_at(at, at).requires_grad
 

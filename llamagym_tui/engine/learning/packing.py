@@ -1,16 +1,13 @@
 """From segments to tensors: minibatches drawn at random, then packed into trees only for compute.
 
 The textbook pads the rows of a minibatch to one length and computes them. Here, what segments have in common at their
-beginning is computed once (`llamagym_tui.engine.tokens.token_tree`), and every forward is of trees of similar size.
-It goes in four steps: `minibatches` draws rows, `pack_into_trees` puts rows that begin alike on one tree,
-`group_by_size` makes forwards of trees, and `collate` notes where on the trees the policy decided. `forwards` is the
-last three. No step changes a result.
+beginning is computed once (`llamagym_tui.engine.tokens.token_tree`). `minibatches` draws rows, and `forwards` puts rows
+that begin alike on one tree and notes where on it the policy decided. Packing changes no result.
 
 Notation: S places whose logits are needed, N scored tokens, D decisions, K turns, M branches, A admissible tokens or
 replies.
 """
 
-import math
 import random
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,25 +20,16 @@ from torch import Tensor
 
 from llamagym_tui.config import Credit
 from llamagym_tui.engine.model.forward import Backbone, Encoded
-from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.policy.decisions import (
     Choices,
     Decisions,
     collated_choices,
     reply_decisions,
-    reply_sums,
     token_decisions,
 )
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory
-from llamagym_tui.engine.tokens.token_tree import TokenTree, TreeRows, padded, tree_rows
+from llamagym_tui.engine.tokens.token_tree import ForwardLimits, TokenTree, grouped, padded
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
-
-SMALL_FORWARD = 512
-"""Columns up to which padding costs less than another forward, with its prefix."""
-SLACK = 1.25
-"""Columns of the largest tree of a larger forward over those of its smallest, at most."""
-LOGITS_AT_ONCE = 2**25
-"""Numbers in the logits of replies that are only scored at most, in one piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +51,6 @@ class PackedTree:
     rows: list[Row] = field(default_factory=list)
     paths: list[list[list[int]]] = field(default_factory=list)
     """For each row: the columns of its ids, then of each admissible reply of its choices."""
-    scored: int = 0
-    """Tokens on it that are scored."""
 
 
 class Units(NamedTuple):
@@ -82,8 +68,8 @@ class Units(NamedTuple):
 class PackedRows:
     """Segments with one prefix as the trees of one forward, and where in it the policy decided."""
 
-    prefix: tuple[int, ...]
-    trees: TreeRows
+    trees: Sequence[TokenTree]
+    """One for a forward; one for each prompt where the states are remembered."""
     place_rows: Tensor
     """(S,) tree of each place whose logits are needed."""
     place_columns: Tensor
@@ -106,11 +92,10 @@ class PackedRows:
     """How tokens make up choices; None: each token is a decision of its own."""
 
     def encode(self, backbone: Backbone) -> Encoded:
-        """A forward of the trees; hidden states are whole only in columns from which something is read."""
-        is_read = torch.zeros_like(self.trees.ids, dtype=torch.bool)
-        is_read[self.place_rows, self.place_columns] = True
-        is_read[self.turns.rows, self.turns.columns] = True
-        return backbone.encode_trees(self.prefix, self.trees, is_read)
+        """A forward of the tree."""
+        (tree,) = self.trees
+        read = torch.cat([self.place_columns, self.turns.columns])
+        return backbone.encode_tree(tree, read.tolist())
 
     def credited(self, credit: Credit) -> Units:
         """What values and advantages belong to: turns or decisions."""
@@ -130,21 +115,6 @@ class PackedRows:
         if self.choices is None:
             return token_decisions(score, places, ids, self.branch_tokens, self.branch_children)
         return reply_decisions(score, places, ids, self.choices, temperature)
-
-    def reply_logprobs(self, encoded: Encoded, temperature: float, vocabulary: int) -> Tensor:
-        """(K, A) log-probability of each reply that could be chosen; logits once a place, in bounded pieces."""
-        assert self.choices is not None
-        logprobs = torch.empty(len(self.token_ids), device=self.token_ids.device)  # (N,)
-        piece = max(1, LOGITS_AT_ONCE // vocabulary)
-        for start in range(0, len(self.place_rows), piece):
-            places = slice(start, start + piece)
-            logits = encoded.logits_at(self.place_rows[places], self.place_columns[places])
-            of_vocabulary = (logits / temperature).log_softmax(-1)  # (piece, V)
-            is_here = (self.token_places >= start) & (self.token_places < start + piece)  # (N,)
-            logprobs[is_here] = of_vocabulary[
-                self.token_places[is_here] - start, self.token_ids[is_here]
-            ]
-        return reply_sums(logprobs, self.choices)
 
 
 def batch_rows(trajectories: Sequence[Trajectory]) -> list[Row]:
@@ -186,7 +156,7 @@ def parts_of(rows: Sequence[Row], count: int) -> list[Sequence[Row]]:
     for row in ordered:
         ids = row.segment.ids
         own = len(ids) - _shared_length(before, ids)
-        work.append(work[-1] + own + _scored_tokens(row.segment))
+        work.append(work[-1] + own + _scored_tokens(row))
         before = ids
     # Each part ends where its share of the work is reached.
     bounds = [bisect_left(work, work[-1] * part / count) for part in range(count)]
@@ -194,31 +164,19 @@ def parts_of(rows: Sequence[Row], count: int) -> list[Sequence[Row]]:
     return [ordered[start:end] for start, end in pairwise(bounds)]
 
 
-def minibatches(
-    rows: Sequence[Row], turns: int, rng: random.Random, *, by_prompt: bool = False
-) -> Iterator[list[Row]]:
-    """Rows in random order, in parts of about equal size and of about `turns` turns.
-
-    With `by_prompt` rows that begin with equal prompts are in one part, so that an epoch computes each prompt once.
-    """
+def minibatches(rows: Sequence[Row], turns: int, rng: random.Random) -> Iterator[list[Row]]:
+    """Rows in random order, in parts of about equal size and of about `turns` turns."""
     # Whole segments are drawn and not single turns: the turns of a segment share its forward.
-    drawn: dict[object, list[Row]] = {}
-    for row in rows:
-        alike: object = id(row)
-        if by_prompt:
-            segment = row.segment
-            alike = (segment.prefix, *segment.ids[: segment.turns[0].start])
-        drawn.setdefault(alike, []).append(row)
-    order = list(drawn.values())
+    order = list(rows)
     rng.shuffle(order)
     total = sum(len(row.segment.turns) for row in rows)
     parts = max(1, round(total / turns))
     part: list[Row] = []
     seen = 0  # turns
     made = 0  # parts
-    for together in order:
-        part += together
-        seen += sum(len(row.segment.turns) for row in together)
+    for row in order:
+        part.append(row)
+        seen += len(row.segment.turns)
         # A part ends once it has come to its share: seen / total >= (made + 1) / parts, without a division.
         if seen * parts >= total * (made + 1):
             yield part
@@ -231,84 +189,44 @@ def minibatches(
 def forwards(
     rows: Iterable[Row], limits: ForwardLimits, device: torch.device
 ) -> Iterator[PackedRows]:
-    """Rows as few forwards: one prefix each, what rows share computed once, trees of similar size together.
-
-    Packing changes no result: a minibatch was drawn before it, and rows without a trained turn give nothing. One tree
-    may have more tokens than the limit, and one row more that are scored.
-    """
-    # A forward has one prefix, and either tokens that were sampled or replies that were chosen by score.
-    by_kind: dict[tuple[tuple[int, ...], bool], list[Row]] = {}
+    """Rows as few forwards, each of one tree; rows without a trained turn are left out."""
+    # A forward has either tokens that were sampled or replies that were chosen by score.
+    by_kind: dict[bool, list[Row]] = {}
     for row in rows:
         trained = [turn for turn in row.segment.turns if turn.is_trained]
         if trained:
-            is_chosen = trained[0].choice is not None
-            by_kind.setdefault((row.segment.prefix, is_chosen), []).append(row)
-    # A flat forward has no padding, so a tree of it may be as large as the forward.
-    columns = limits.tokens if limits.flat else None
-    for (prefix, is_chosen), alike in by_kind.items():
-        trees = pack_into_trees(alike, limits.scored, columns=columns)
-        for group in group_by_size(trees, limits):
-            yield collate(prefix, group, device, is_chosen=is_chosen)
+            by_kind.setdefault(trained[0].choice is not None, []).append(row)
+    for is_chosen, alike in by_kind.items():
+        # In order of their ids, those that begin alike are neighbours and meet on one tree.
+        alike.sort(key=lambda row: (row.segment.prefix, row.segment.ids))
+        for tree, members in grouped(alike, _insert, limits, _scored_tokens):
+            packed = PackedTree(tree, [row for row, _ in members], [paths for _, paths in members])
+            yield collate([packed], device, is_chosen=is_chosen)
 
 
-def pack_into_trees(
-    rows: Iterable[Row], scored: float = math.inf, *, columns: int | None = None
-) -> list[PackedTree]:
-    """Rows of one prefix on trees of at most `scored` scored tokens and of `columns` (one row may have more).
+def _insert(tree: TokenTree, row: Row) -> list[list[int]]:
+    """Put a row on a tree: the columns of its ids, then those of each admissible reply of its choices.
 
-    Without `columns`, only rows that are cheaper so are on one tree.
+    The last id of a reply is predicted, and nothing is predicted from it.
     """
-    packed: list[PackedTree] = []
-    before: list[list[int]] = []
-    # In order of their ids, those that begin alike are neighbours and meet on one tree.
-    for row in sorted(rows, key=lambda row: row.segment.ids):
-        sequences = _sequences(row.segment)
-        row_scored = _scored_tokens(row.segment)
-        is_known = sequences == before  # then it adds no column to the last tree
-        before = sequences
-        last = packed[-1] if packed else None
-        if (
-            last is None
-            or last.scored + row_scored > scored
-            or not (is_known or last.tree.takes(sequences[0], columns))
-        ):
-            last = PackedTree(TokenTree())
-            packed.append(last)
-            is_known = False
-        if is_known:
-            paths = last.paths[-1]
-        else:
-            paths = [last.tree.insert(sequence) for sequence in sequences]
-        last.rows.append(row)
-        last.paths.append(paths)
-        last.scored += row_scored
-    return packed
+    segment = row.segment
+    trained = [turn for turn in segment.turns if turn.is_trained]
+    last = max(turn.end - 1 for turn in trained)
+    before = len(segment.prefix)
+    path = tree.insert([*segment.prefix, *segment.ids[:last]])[before:]
+    paths = [path]
+    for turn in trained:
+        if turn.choice is not None:
+            prompt = path[: turn.start]
+            paths += [
+                [*prompt, *tree.insert(reply[:-1], after=prompt[-1])]
+                for reply in turn.choice.replies
+            ]
+    return paths
 
 
-def group_by_size(
-    packed: Iterable[PackedTree], limits: ForwardLimits
-) -> Iterator[list[PackedTree]]:
-    """Trees of similar size, or of few columns in all, up to the limits of one forward; one tree may have more."""
-    group: list[PackedTree] = []
-    for each in sorted(packed, key=lambda each: -len(each.tree)):
-        if group:
-            # All trees of a forward have as many columns as its first and largest, padding included.
-            widest = len(group[0].tree)
-            columns = widest * (len(group) + 1)
-            scored = sum(other.scored for other in group) + each.scored
-            is_padding_dear = widest > SLACK * len(each.tree) + 4 and columns > SMALL_FORWARD
-            if is_padding_dear or columns > limits.tokens or scored > limits.scored:
-                yield group
-                group = []
-        group.append(each)
-    if group:
-        yield group
-
-
-def collate(
-    prefix: tuple[int, ...], packed: Sequence[PackedTree], device: torch.device, *, is_chosen: bool
-) -> PackedRows:
-    """Tensors of trees that stand after one prefix; turns that are not trained give no decisions and no values."""
+def collate(packed: Sequence[PackedTree], device: torch.device, *, is_chosen: bool) -> PackedRows:
+    """Tensors of trees; turns that are not trained give no decisions and no values."""
     # Trees, rows and turns are gone through in order, and what is found of each is appended to these lists, which
     # become the tensors of `PackedRows` at the end.
     places: dict[tuple[int, int], int] = {}  # tree and column of each place, with the place's index
@@ -381,8 +299,7 @@ def collate(
         return torch.tensor(values, dtype=torch.long, device=device)
 
     return PackedRows(
-        prefix=prefix,
-        trees=tree_rows([each.tree for each in packed], device),
+        trees=[each.tree for each in packed],
         place_rows=integers([tree for tree, _ in places]),
         place_columns=integers([column for _, column in places]),
         token_places=integers(token_places),
@@ -407,10 +324,10 @@ def _shared_length(one: Sequence[int], other: Sequence[int]) -> int:
     return min(len(one), len(other))
 
 
-def _scored_tokens(segment: Segment) -> int:
+def _scored_tokens(row: Row) -> int:
     """Tokens of a segment whose log-probability is needed: those sampled, or those of all admissible replies."""
     count = 0
-    for turn in segment.turns:
+    for turn in row.segment.turns:
         if not turn.is_trained:
             continue
         if turn.choice is None:
@@ -418,21 +335,6 @@ def _scored_tokens(segment: Segment) -> int:
         else:
             count += sum(len(reply) for reply in turn.choice.replies)
     return count
-
-
-def _sequences(segment: Segment) -> list[list[int]]:
-    """What must be computed of a segment: its ids up to the last decision, and every admissible reply of its choices.
-
-    The last id of a reply is predicted, but nothing is predicted from it.
-    """
-    trained = [turn for turn in segment.turns if turn.is_trained]
-    last = max(turn.end - 1 for turn in trained)
-    sequences = [segment.ids[:last]]
-    for turn in trained:
-        if turn.choice is not None:
-            prompt = segment.ids[: turn.start]
-            sequences += [[*prompt, *reply[:-1]] for reply in turn.choice.replies]
-    return sequences
 
 
 def observation_ids(chat: ChatTokenizer, segment: Segment) -> Iterator[tuple[int, ...]]:

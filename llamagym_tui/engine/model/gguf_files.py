@@ -16,7 +16,6 @@ import torch
 from llamagym_tui.engine.model.gguf_header import (
     ROPE_FACTORS,
     carry_positions,
-    require_obeyed,
     require_whole,
 )
 from llamagym_tui.engine.model.load_faults import require_all_weights
@@ -107,7 +106,7 @@ def converted(file: Path, notify: Callable[[str], None] = lambda words: None) ->
 
 
 def put_in_place(made: Path, folder: Path) -> None:
-    """Give a folder with a model its name; another process may have made the same one meanwhile."""
+    """Give a folder with a model its name, unless another process has made it already."""
     try:
         made.rename(folder)
     except OSError:
@@ -116,7 +115,7 @@ def put_in_place(made: Path, folder: Path) -> None:
 
 
 def quantization(reader: Any) -> str:
-    """What most of a file's weights are quantized to, as ``Q4_1``."""
+    """The quantization of most of a file's weights, as ``Q4_1``."""
     counts: dict[str, int] = {}
     for tensor in reader.tensors:
         name = tensor.tensor_type.name
@@ -135,7 +134,6 @@ def _convert(file: Path, reader: Any, folder: Path) -> None:
     source = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
     config: Any = AutoConfig.from_pretrained(**source)
     carry_positions(file.name, reader, config)
-    require_obeyed(file.name, reader, config)
     model: Any
     model, found = AutoModelForCausalLM.from_pretrained(
         **source,

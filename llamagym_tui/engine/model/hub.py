@@ -1,7 +1,7 @@
-"""Whether the hub is asked for a model's files: one short request decides it for everything that is loaded.
+"""One short request finds out if the hub answers, for everything that is loaded.
 
-Where none is answered in time, the hub's libraries are told that they are offline. By themselves each of them waits
-for each file, which is minutes of silence behind a firewall that drops packets. What is in the hub's cache still loads.
+If it does not answer in time, the hub's libraries are set offline. On their own they would wait for each file, which
+is minutes of silence behind a firewall that drops packets. Models in the hub's cache still load.
 """
 
 import threading
@@ -33,7 +33,7 @@ _last = _Asked()
 
 
 def is_reachable(name: str) -> bool:
-    """Whether the hub answers when it is asked for a model; False at once where its libraries were set offline."""
+    """True if the hub answers; False at once if its libraries were set offline."""
     if constants.HF_HUB_OFFLINE and (_last.at_s is None or _last.answers):
         return False
     now = time.monotonic()
@@ -61,7 +61,7 @@ def require_reachable(name: str) -> None:
 
 
 def _answers(name: str) -> bool:
-    """Whether there is any answer to the request that comes first, within `ANSWER_S` in all."""
+    """True if the hub answers a first request within `ANSWER_S`."""
     answered = threading.Event()
 
     def ask() -> None:

@@ -1,16 +1,15 @@
-"""The trunk of a Llama-like model (all but its LM head) on a flat tree, and on one token more of many conversations.
+"""The trunk of a Llama-like model (all but its LM head) on a flat tree.
 
 The textbook runs each conversation as a padded row of its own. Here the tokens that conversations have in common stand
 once, in a tree that is laid flat (`llamagym_tui.engine.tokens.flat_tree`), and each conversation is a path through it.
 That is exact: embedding, norms, feed-forward layers and the projections of attention compute each token by itself, so
 only attention has to know which tokens stand before which. The model's own modules compute all the former, so
-adapters, biases and norms of heads are theirs; attention is computed here. It differs from the textbook in three ways:
+adapters, biases and norms of heads are theirs; attention is computed here. It differs from the textbook in two ways:
 
-- on a tree nothing is padded, and what conversations share, the prefix first of all, is computed once;
-- in the last layer only the tokens that are read pass, because nothing is computed from the others any more;
-- while decoding, the keys and values of a prefix that all rows share are read once for all rows, not in each.
+- on a tree nothing is padded, and what conversations share is computed once;
+- in the last layer only the tokens that are read pass, because nothing is computed from the others.
 
-Whether this gives the model's own log-probabilities and gradients is found out when it loads (`sharing`).
+Loading compares this with transformers' own forward (`llamagym_tui.engine.model.forward`).
 
 Notation: N tokens of a tree, M of them read in the end, Q queries (N, and M in the last layer), D hidden size, H heads
 of queries, K heads of keys and values, G = H / K heads of queries that share one of these, E numbers of a head, B rows,
@@ -23,11 +22,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
-from transformers.cache_utils import Cache
-from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from llamagym_tui.engine.allocator import return_freed_memory
-from llamagym_tui.engine.model.caches import RaggedCache
 from llamagym_tui.engine.model.shape import first_length
 from llamagym_tui.engine.tokens.flat_tree import FlatTree, Queries
 
@@ -42,7 +38,7 @@ APART = 4
 
 
 def is_llama_like(config: Any) -> bool:
-    """Whether a model is of the family, without a sliding window or positions that depend on other rows."""
+    """True for a model of the family without a sliding window and without longrope."""
     kinds_of_layers = getattr(config, "layer_types", None) or ()
     if "sliding_attention" in kinds_of_layers or getattr(config, "sliding_window", None):
         return False
@@ -79,7 +75,7 @@ def _rotation(decoder: Any, hidden: Tensor, positions: Tensor) -> Tensor:
     """(N, 1, E / 2) rotary positions. A token's position counts what stands before it on its path, not in the row."""
     cos, sin = decoder.rotary_emb(hidden, positions[None])  # (1, N, E) each
     half = cos.shape[-1] // 2  # the second half repeats the first
-    return torch.complex(cos[0, :, None, :half], sin[0, :, None, :half])
+    return torch.complex(cos[0, :, None, :half].float(), sin[0, :, None, :half].float())
 
 
 def _through(layers: Sequence[Any], hidden: Tensor, rotation: Tensor, every: Queries) -> Tensor:
@@ -102,7 +98,7 @@ def _attended(
     rotation_of_keys: Tensor,
     queries: Queries,
 ) -> Tensor:
-    """What attention adds to hidden states.
+    """The states that attention adds.
 
     Args:
         attention: the layer's own module, of which the projections are used.
@@ -139,9 +135,9 @@ def _rotated(heads: Tensor, rotation: Tensor) -> Tensor:
     a head are in another order than the model's, but in the same order in queries and keys, so their products, which
     are all that attention takes of them, are the same.
     """
-    pairs = heads.unflatten(-1, (2, -1)).transpose(-1, -2).contiguous()  # (Q, H, E / 2, 2)
-    turned = torch.view_as_complex(pairs) * rotation  # (Q, H, E / 2)
-    return torch.view_as_real(turned).flatten(-2)
+    pairs = heads.unflatten(-1, (2, -1)).transpose(-1, -2)  # (Q, H, E / 2, 2)
+    turned = torch.view_as_complex(pairs.float().contiguous()) * rotation  # (Q, H, E / 2)
+    return torch.view_as_real(turned).flatten(-2).to(heads.dtype)
 
 
 def _mixed(query: Tensor, key: Tensor, value: Tensor, queries: Queries, scale: float) -> Tensor:
@@ -164,7 +160,7 @@ def _mixed(query: Tensor, key: Tensor, value: Tensor, queries: Queries, scale: f
         rows = asking.permute(0, 2, 3, 1, 4).flatten(2, 3)  # (n, K, G S, E)
         keys = _gathered(key, blocks.keys)
         values = _gathered(value, blocks.keys)
-        mask = blocks.mask.repeat(1, 1, heads // kv_heads, 1)  # (n, 1, G S, T)
+        mask = blocks.mask.to(query.dtype).repeat(1, 1, heads // kv_heads, 1)  # (n, 1, G S, T)
         mixed = F.scaled_dot_product_attention(rows, keys, values, attn_mask=mask, scale=scale)
         by_query = mixed.unflatten(2, (-1, size)).permute(0, 3, 1, 2, 4)  # (n, S, K, G, E)
         found.append(by_query.reshape(-1, heads, query.shape[-1]))
@@ -177,55 +173,3 @@ def _gathered(states: Tensor, indices: Tensor) -> Tensor:
     """(n, K, T, E) keys or values (N, K, E) of the (n, T) tokens that each of n blocks needs."""
     found = states.index_select(0, indices.flatten())
     return found.view(len(indices), -1, *states.shape[1:]).transpose(1, 2)
-
-
-def next_states(decoder: Any, ids: Tensor, cache: RaggedCache, prefix: Cache) -> Tensor:
-    """(B, 1, D) hidden states, after the final norm, of one id (B,) more in each of the first rows of a cache.
-
-    All these rows begin with the recorded prefix, P tokens of which the cache has a copy in each row, too. The copies
-    are not read: P keys and values are the same for all rows, so one matrix product of all B queries with one copy
-    takes the place of B products with one query each. Where the prefix is most of a conversation, reading keys is most
-    of the work. The cache aims at where the ids stand.
-    """
-    _, columns, width = cache.target  # columns (B, 1), the position of each id; W
-    begin = prefix.get_seq_length()  # P
-    hidden = decoder.embed_tokens(ids)  # (B, D)
-    cos, sin = decoder.rotary_emb(hidden, columns)  # (B, 1, E) each
-    cos = cos[:, 0]
-    sin = sin[:, 0]
-
-    # Rows are of different lengths. What lies behind a row's new token, from an earlier reply or none, is not seen.
-    unseen = (torch.arange(begin, width, device=ids.device) > columns)[:, None, None]
-    mask = hidden.new_zeros(unseen.shape)  # (B, 1, 1, W - P)
-    mask.masked_fill_(unseen, torch.finfo(hidden.dtype).min)
-
-    for index, layer in enumerate(decoder.layers):
-        attention = layer.self_attn
-        normed = layer.input_layernorm(hidden)
-        query, key, value = _projected(attention, normed, normed)  # (B, H, E), (B, K, E) twice
-        query, key = apply_rotary_pos_emb(query, key, cos, sin)
-        # The new keys and values join the row of their conversation; then all of the row is read.
-        keys, values = cache.layers[index].update(
-            key[:, :, None], value[:, :, None]
-        )  # (B, K, W, E)
-        grouped = (query * attention.scaling).unflatten(1, (key.shape[1], -1))  # (B, K, G, E)
-        first = prefix.layers[index]  # its keys and values are (1, K, P, E)
-
-        # One softmax over all W scores, of which the first P come from the shared copy: exact, as in one piece.
-        scores_of_prefix = _of_all(grouped, first.keys[0].mT)  # (B, K, G, P)
-        scores_of_rest = grouped @ keys[:, :, begin:].mT + mask  # (B, K, G, W - P)
-        shares = torch.cat([scores_of_prefix, scores_of_rest], dim=-1).softmax(-1)
-        mixed_of_prefix = _of_all(shares[..., :begin], first.values[0])  # (B, K, G, E)
-        mixed = mixed_of_prefix + shares[..., begin:] @ values[:, :, begin:]
-
-        hidden = hidden + attention.o_proj(mixed.flatten(1))
-        hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
-    return decoder.norm(hidden)[:, None]
-
-
-def _of_all(grouped: Tensor, shared: Tensor) -> Tensor:
-    """(B, K, G, Z): grouped (B, K, G, Y) times what all B rows share, (K, Y, Z), as one product for each of K heads."""
-    rows, _, group, _ = grouped.shape
-    by_head = grouped.transpose(0, 1).flatten(1, 2)  # (K, B G, Y): the rows of all conversations
-    product = by_head @ shared  # (K, B G, Z)
-    return product.unflatten(1, (rows, group)).transpose(0, 1)

@@ -1,4 +1,4 @@
-"""Why a model does not load, in one sentence, and before much was downloaded or read."""
+"""One sentence for each reason why a model does not load."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,9 +8,6 @@ import huggingface_hub
 
 from llamagym_tui.engine.model.hub import INSTEAD
 from llamagym_tui.errors import ModelLoadError
-
-Shapes = Mapping[str, tuple[int, ...]]
-"""The shapes of weights by their names."""
 
 
 def require_causal_lm(name: str, config: Any) -> None:
@@ -27,7 +24,7 @@ def require_causal_lm(name: str, config: Any) -> None:
 
 
 def require_all_weights(model: str, found: Mapping[str, Any]) -> None:
-    """Refuse a model of which not all weights were read, or in whose files there are others.
+    """Refuse a model with missing or surplus weights.
 
     Args:
         model: it, as a sentence begins with it.
@@ -53,37 +50,8 @@ def require_all_weights(model: str, found: Mapping[str, Any]) -> None:
         )
 
 
-def require_whole_adapter(path: Path, saved: Shapes, wanted: Shapes) -> None:
-    """Refuse an adapter whose file has other weights than its settings ask for on this base model.
-
-    Args:
-        path: of its folder.
-        saved: the weights in its file.
-        wanted: those that its settings ask for.
-    Raises:
-        ModelLoadError: weights are missing, or left over, or of another shape.
-    """
-    adapter = f"The adapter in {str(path)!r}"
-    advice = (
-        "take the adapter's own settings and the base model that it was trained on, with --base"
-    )
-    faults = []
-    if lacking := sorted(wanted.keys() - saved.keys()):
-        faults.append(f"lacks {_listed(lacking)}")
-    if left_over := sorted(saved.keys() - wanted.keys()):
-        faults.append(f"has {_listed(left_over)}, which no module of its base model takes")
-    if faults:
-        raise ModelLoadError(f"{adapter} {', and '.join(faults)}: {advice}.")
-    for name, shape in saved.items():
-        if shape != wanted[name]:
-            raise ModelLoadError(
-                f"{adapter} has {name} in the shape {shape}, and its settings and its base model ask for "
-                f"{wanted[name]}: {advice}."
-            )
-
-
 def require_rows(name: str, tokenizer: Any, rows: int) -> None:
-    """Refuse a tokenizer by which a prompt may have a token that the model has no row for.
+    """Refuse a tokenizer with tokens beyond the model's embeddings.
 
     A special token that no template writes does no harm: spelled out in a message it stays text.
 
@@ -91,40 +59,16 @@ def require_rows(name: str, tokenizer: Any, rows: int) -> None:
         ModelLoadError: there is such a token, in the chat template, in the text, or as an end of texts.
     """
     beyond = {token: each for token, each in tokenizer.get_vocab().items() if each >= rows}
-    if not beyond:
-        return
-    written = _written_by_template(tokenizer)
+    written = str(tokenizer.chat_template or "")
     special = {str(each) for each in tokenizer.added_tokens_decoder.values() if each.special}
-    special |= set(map(str, tokenizer.all_special_tokens))
     named = {tokenizer.bos_token, tokenizer.eos_token, tokenizer.pad_token, tokenizer.unk_token}
-    for token, each in sorted(beyond.items(), key=lambda item: item[1]):
+    for token, each in beyond.items():
         if token in named or token not in special or token in written:
             raise ModelLoadError(
                 f"The tokenizer of model {name!r} has {1 + max(beyond.values()):,} tokens and the model {rows:,} rows "
                 f"of embeddings, so there is none for {token!r} ({each:,}): call resize_token_embeddings, train it and "
                 "save it, or take the model's own tokenizer."
             )
-
-
-def _written_by_template(tokenizer: Any) -> str:
-    """The chat template, and what it makes of a conversation; a template may put its tokens together."""
-    template = tokenizer.chat_template
-    if not isinstance(template, str):
-        return str(template or "")
-    conversation = [
-        {"role": "user", "content": "one"},
-        {"role": "assistant", "content": "two"},
-        {"role": "user", "content": "three"},
-    ]
-    written = template
-    for messages in (conversation, [{"role": "system", "content": "none"}, *conversation]):
-        try:
-            written += tokenizer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=True
-            )
-        except Exception:  # of a template, which may refuse a system message
-            continue
-    return written
 
 
 def _listed(names: list[str]) -> str:
@@ -147,7 +91,7 @@ def only_pickled(folder: Path) -> ModelLoadError | None:
 
 
 def has_tokenizer(folder: Path) -> bool:
-    """Whether a folder has files of a tokenizer, of whatever kind."""
+    """True for a folder with a tokenizer of any kind."""
     return any(
         next(folder.glob(kind), None) for kind in ("tokenizer*", "vocab*", "*.model", "*.tiktoken")
     )

@@ -14,7 +14,7 @@ from transformers import AutoTokenizer
 from llamagym_tui import model_registry
 from llamagym_tui.config import Device, Dtype, LoraConfig, RunConfig
 from llamagym_tui.engine.model import hub, load_faults
-from llamagym_tui.engine.model.shape import ModelShape, base_of, read_config
+from llamagym_tui.engine.model.shape import ModelShape, base_of, first_length, read_config
 from llamagym_tui.engine.model.sources import base_place, local_path, model_folder
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.own_torch import own_torch
@@ -36,7 +36,7 @@ class LoadedModel:
     parameters: int
     """Weights of the causal LM; value head and a fresh adapter excluded."""
     warning: str | None = None
-    """What is worth knowing before it plays."""
+    """For people, before it plays."""
 
 
 def resolve_device(device: Device | str) -> str:
@@ -117,23 +117,18 @@ def load_model_and_tokenizer(
                 model.has_default_adapter = lora is None
         rows = model.causal_lm.get_input_embeddings().weight.shape[0]
         load_faults.require_rows(name, tokenizer, rows)
-        backbone = model.eval().backbone
+        _ = model.eval().backbone  # tried out now, and refused in a sentence
     except ModelLoadError:
         raise
     except Exception as error:
         raise ModelLoadError(load_faults.sentence(name, path, error)) from error
-    warnings = []
-    if not backbone.shares:
-        warnings.append(
-            f"Model {name!r} computes each reply from the start of its conversation, which is right but slow: "
-            f"{model.plain_because}."
+    warning = None
+    if (longest := first_length(model.causal_lm.config)) is not None:
+        warning = (
+            f"Model {name!r} reads at most {longest:,} tokens here: a longer conversation would change how the "
+            "positions of all others are computed (longrope)."
         )
-    if backbone.first_length is not None:
-        warnings.append(
-            f"Model {name!r} reads at most {backbone.first_length:,} tokens here, as one longer conversation would "
-            "change how the positions of all others are computed (longrope)."
-        )
-    return LoadedModel(model, tokenizer, name, where, parameters, " ".join(warnings) or None)
+    return LoadedModel(model, tokenizer, name, where, parameters, warning)
 
 
 def _require_meant(
@@ -145,7 +140,7 @@ def _require_meant(
     *,
     is_full: bool,
 ) -> None:
-    """Refuse settings by which other weights are meant than would be trained."""
+    """Refuse settings that mean other weights than those that would be trained."""
     if is_adapted and full_finetuning:
         raise ModelLoadError(
             f"Model {name!r} has an adapter, which alone is trained: merge it (llamagym-tui export RUN OUT --merge) to "
@@ -168,7 +163,7 @@ def _require_meant(
 def is_fully_trained(
     entry: ModelEntry, full: bool | None, held: torch.dtype, parameters: int
 ) -> bool:
-    """Whether all weights of so many parameters are trained, and not an adapter."""
+    """True if all weights are trained, False for an adapter."""
     if full is not None:
         return full
     is_small = entry.full_finetuning or parameters <= LARGEST_FULLY_TRAINED
@@ -186,7 +181,7 @@ def weights_type(entry: ModelEntry, dtype: Dtype | None, full: bool | None) -> t
 
 
 def held_as(config: RunConfig, shape: ModelShape, *, is_adapted: bool = False) -> tuple[bool, int]:
-    """Whether all weights of a run's model are trained, and the bytes of a weight.
+    """True if all weights of a run's model are trained, and the bytes of a weight.
 
     Raises:
         ModelLoadError: weights of that type cannot be trained that way.
@@ -198,7 +193,7 @@ def held_as(config: RunConfig, shape: ModelShape, *, is_adapted: bool = False) -
 
 
 def tokenizer_of(source: str, base: str | None = None) -> Any:
-    """The tokenizer of a folder or hub id; that of its `base` model where an adapter's folder has none of its own."""
+    """The tokenizer of a folder or hub id. An adapter without one takes that of its `base` model."""
     folder = Path(source)
     if folder.is_dir() and not load_faults.has_tokenizer(folder):
         of = base_of(folder, base)

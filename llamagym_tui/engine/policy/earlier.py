@@ -51,7 +51,7 @@ class EarlierSelf:
 
     @contextmanager
     def in_place(self) -> Iterator[Policy]:
-        """The policy is this self meanwhile."""
+        """Run the policy with these weights."""
         policy = self.policy
         now = _copied(policy)
         version = policy.version

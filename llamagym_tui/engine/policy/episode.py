@@ -1,4 +1,4 @@
-"""Building a trajectory while it happens: what to feed the sampler next, and what to keep of each turn.
+"""Builds a trajectory turn by turn: the next prompt, and the record of each reply.
 
 The vectorised trainer, LlamaGym's loop and supervised training share this builder, which alone knows which turns a
 prompt has: the last ones that the policy's `history` keeps, and of these as many as the model can read. While that is
@@ -21,29 +21,24 @@ Actions = tuple[str, ...] | None
 """Names of the actions that are admissible on an observation. None: those of every turn."""
 
 
-class Prompt(NamedTuple):
-    restart: tuple[int, ...] | None
-    """Prefix to begin the slot with; None: the slot goes on."""
-    ids: list[int]
-    """Ids that the slot has not seen."""
-
-
 class _Exchange(NamedTuple):
     observation: str
     reply: tuple[int, ...]
     ended: bool
-    """Whether the reply ends with the template's own end, which else the next prompt begins with."""
+    """True if the reply ends with the template's own end. Otherwise the next prompt begins with it."""
 
 
 class _Next(NamedTuple):
     """The prompt after an observation."""
 
-    prompt: Prompt
     segment: Segment
-    """The current one, or a new one."""
+    """The current one, or a new and empty one."""
+    new: Sequence[int]
+    """Ids that come behind it."""
     first: int
     """Turn that it begins with."""
     tokens: int
+    """Of the whole prompt."""
 
 
 class Episode:
@@ -61,8 +56,6 @@ class Episode:
         self._prompt_version = prompt_version
         self._policy_version = policy.version
         """The version of the policy that sampled what is in no batch yet, at its beginning."""
-        self._unfed: list[int] = []
-        """The last id of the last reply, which no forward has read yet."""
         self._exchanges: list[_Exchange] = []
         self._first = 0
         """Turn that the current segment begins with."""
@@ -82,9 +75,9 @@ class Episode:
         """The admissible replies to the last observation."""
         return self.policy.trie_of(self._actions)
 
-    def observe(self, observation: str, actions: Actions = None) -> Prompt:
-        """Add an observation; the prompt for the reply to it."""
-        prompt, segment, first, _ = self._next(observation, actions)
+    def observe(self, observation: str, actions: Actions = None) -> Opening:
+        """Add an observation; all ids before the reply to it."""
+        segment, new, first, _ = self._next(observation, actions)
         self._first = first
         self._actions = actions
         if first > self._earliest:
@@ -95,21 +88,13 @@ class Episode:
             if len(self.segments) == self.cut_at:
                 self._policy_version = self.policy.version
             self.segments.append(segment)
-        else:
-            segment.ids += prompt.ids[len(self._unfed) :]
-        self._unfed = []
-        return prompt
-
-    def whole_prompt(self) -> Prompt:
-        """The last prompt from its segment's start, for a slot that does not hold what came before."""
-        segment = self.segments[-1]
-        return Prompt(segment.prefix, list(segment.ids))
+        segment.ids += new
+        return Opening(segment.prefix, tuple(segment.ids))
 
     def prompt_for(self, observation: str, actions: Actions = None) -> Opening:
         """All ids before the reply to an observation, without adding it."""
-        prompt, segment, _, _ = self._next(observation, actions)
-        new_ids = prompt.ids[len(self._unfed) :] if segment is self._current else []
-        return Opening(segment.prefix, (*segment.ids, *new_ids))
+        segment, new, _, _ = self._next(observation, actions)
+        return Opening(segment.prefix, (*segment.ids, *new))
 
     def require_fit(self, observation: str, actions: Actions = None) -> None:
         """Raises PromptTooLongError if the model cannot read it even without earlier turns; adds nothing."""
@@ -118,7 +103,7 @@ class Episode:
         )
 
     def left_out(self, observation: str, actions: Actions = None) -> int:
-        """How many of the turns that `history` keeps are left out before an observation, as the model reads no more."""
+        """The number of turns within `history` that do not fit into the model's context."""
         return self._next(observation, actions).first - self._earliest
 
     def reply(self, reply: Reply) -> str:
@@ -128,7 +113,7 @@ class Episode:
     def add_untrained_reply(self, text: str, *, value: float = 0.0) -> str:
         """Keep a reply of someone else in the policy's place: it earns rewards and has no loss; its text.
 
-        `value` is V at the prompt's last token. No sampler has seen the ids, so the next prompt must be `whole_prompt`.
+        `value` is V at the prompt's last token.
         """
         ids = list(self.policy.chat.reply_ids(text))
         return self._add_turn(
@@ -157,8 +142,6 @@ class Episode:
         ended = reply.ended and reply.ids[-1] == self.policy.chat.end_ids[0]
         self._exchanges.append(_Exchange(self.conversation[-1]["content"], tuple(reply.ids), ended))
         self.conversation.append(assistant(text))
-        # The sampler never ran the last sampled token through the model, so the next prompt begins with it.
-        self._unfed = reply.ids[-1:]
         return text
 
     def reward(
@@ -210,7 +193,7 @@ class Episode:
 
     @property
     def can_be_cut(self) -> bool:
-        """Whether there are turns since the last cut, none is under way, and prompts have no earlier ones."""
+        """True if there are turns since the last cut, and prompts have no earlier turns."""
         return (
             self.history == 0 and len(self.segments) > self.cut_at and bool(self.segments[-1].turns)
         )
@@ -223,7 +206,7 @@ class Episode:
         )
 
     def cut(self, observation: str) -> Trajectory:
-        """What was played since the last cut, as truncated before this observation; the episode goes on."""
+        """The turns since the last cut, truncated before this observation. The episode goes on."""
         part = self.finish("truncated", observation)
         part.goes_on = True
         self.cut_at = len(self.segments)
@@ -258,9 +241,9 @@ class Episode:
         chat = self.policy.chat
         if self._current is not None and first == self._first and chat.keeps_history:
             # The usual case: the conversation goes on, and only what is new is fed.
-            ids = [*self._unfed, *chat.continuation(observation, ended=self._exchanges[-1].ended)]
-            begun = len(self._current.prefix) + len(self._current.ids) - len(self._unfed)
-            return _Next(Prompt(None, ids), self._current, first, begun + len(ids))
+            new = chat.continuation(observation, ended=self._exchanges[-1].ended)
+            begun = len(self._current.prefix) + len(self._current.ids)
+            return _Next(self._current, new, first, begun + len(new))
         shown = self._exchanges[first:]
         if chat.keeps_history or not shown:
             # A segment of its own, of the exchanges that are shown, with the ids that were sampled.
@@ -278,7 +261,7 @@ class Episode:
             if tuple(whole[: len(prefix)]) != prefix:
                 prefix = ()
             ids = whole[len(prefix) :]
-        return _Next(Prompt(prefix, ids), Segment(prefix, list(ids)), first, len(prefix) + len(ids))
+        return _Next(Segment(prefix), ids, first, len(prefix) + len(ids))
 
 
 def replayed(policy: Policy, conversation: Sequence[ChatMessage]) -> Episode:

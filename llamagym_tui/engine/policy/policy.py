@@ -19,19 +19,12 @@ from llamagym_tui.engine.model.narrow import NarrowHead
 from llamagym_tui.engine.model.shape import context_of
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.own_torch import own_torch
-from llamagym_tui.engine.policy.known_tokens import PromptMemory
+from llamagym_tui.engine.policy.memory import PromptMemory, states_of
 from llamagym_tui.engine.policy.trajectory import Trajectory
-from llamagym_tui.engine.tokens.token_tree import (
-    ActionTrie,
-    TokenTree,
-    of_similar_size,
-    tree_rows,
-)
-from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
+from llamagym_tui.engine.tokens.token_tree import NO_REPLIES, ActionTrie
+from llamagym_tui.engine.tokens.tokenization import ChatTokenizer, Opening
 from llamagym_tui.errors import ConfigError, ModelLoadError, PromptTooLongError
 
-TOKENS_TOGETHER = 2048
-"""Tokens of one forward over final observations."""
 SETS_KEPT = 1024
 """Sets of admissible actions whose tries are kept."""
 REMEMBERED_OF_FIXED_TRUNK = 512 * 2**20
@@ -45,8 +38,8 @@ Replies = str | Sequence[str]
 def generation_ends(model: AutoModelForCausalLMWithValueHead, tokenizer: Any) -> list[int]:
     """Ids that end a reply by the model's generation_config.json.
 
-    Where there is no such file, it repeats the model's configuration, in which a default may stand that fits no
-    tokenizer; then only special tokens count.
+    Without that file transformers repeats the model's configuration, whose default may fit no tokenizer. Then only
+    special tokens count.
     """
     generation: Any = getattr(model.causal_lm, "generation_config", None)
     ends = getattr(generation, "eos_token_id", None)
@@ -59,7 +52,7 @@ def generation_ends(model: AutoModelForCausalLMWithValueHead, tokenizer: Any) ->
 
 
 def generation_config_of(lm: Any, sampling: GenerationConfig, ends: Sequence[int]) -> Any:
-    """What a folder with a causal LM says of sampling: that of a run and no other, so nothing of the base model's.
+    """The sampling settings that a saved model gets: those of the run, and none of its base model's.
 
     Args:
         ends: ids that end a reply.
@@ -78,7 +71,7 @@ def generation_config_of(lm: Any, sampling: GenerationConfig, ends: Sequence[int
 
 
 class Policy:
-    """A model that plays: it reads prompts of at most so many tokens, and chooses replies by the settings."""
+    """A model that plays by the settings of a run."""
 
     @own_torch()
     def __init__(
@@ -116,11 +109,11 @@ class Policy:
         self.narrow = NarrowHead(model.backbone.head) if model.has_narrow_head else None
         """The adapter on the head alone, where the trunk stays as it is. None: other weights are trained."""
         self.memory = PromptMemory(REMEMBERED_OF_FIXED_TRUNK)
-        """What the trunk said of prompts, where it stays as it is."""
+        """States after prompts, for as long as the trunk is not trained."""
         self.on_reading: Callable[[int, int], None] = lambda done, total: None
         """Called while a fixed trunk reads prompts, with those read and all of them; what it raises ends that."""
         self.generation = generation
-        """How replies are sampled."""
+        """Settings of sampling."""
         ids = lru_cache(REPLIES_KEPT)(self.chat.reply_ids)
 
         def trie(replies_by_action: Sequence[Replies]) -> ActionTrie:
@@ -139,7 +132,7 @@ class Policy:
         """The admissible replies of turns that have no actions of their own."""
         self._trie_of = lru_cache(SETS_KEPT)(lambda actions: trie(list(map(replies_of, actions))))
         self.can_choose = bool(self.trie) or names_by_turn
-        """Whether there may be replies to choose among."""
+        """True if there are replies to choose among, in every turn or in some."""
         self.require_playable(generation)
         self.generator = torch.Generator(device=model.backbone.device).manual_seed(seed)
         self.context = context_of(model.causal_lm.config)
@@ -149,7 +142,7 @@ class Policy:
         self.version = 0
         """Updates made so far, and roll backs: the same version is the same weights."""
         self.has_critic = True
-        """Whether the value head is used."""
+        """True if the value head is used."""
 
     def save_pretrained(self, folder: Path) -> None:
         """Write model, value head, tokenizer and sampling settings as a folder of transformers or PEFT."""
@@ -175,11 +168,11 @@ class Policy:
         return self.trie if actions is None else self._trie_of(actions)
 
     def fits(self, tokens: int, trie: ActionTrie) -> bool:
-        """Whether the model can read a prompt of so many tokens with the longest reply."""
+        """True if the model can read a prompt of this length with the longest reply."""
         return self.context is None or tokens + self._longest_reply(trie) <= self.context
 
     def require_fit(self, tokens: int, trie: ActionTrie) -> None:
-        """Raises PromptTooLongError if a prompt of so many tokens does not fit."""
+        """Raises PromptTooLongError if a prompt of this length does not fit."""
         if not self.fits(tokens, trie):
             raise PromptTooLongError(
                 f"a prompt of {tokens:,} tokens and a reply of up to {self._longest_reply(trie):,} are more than the "
@@ -202,7 +195,7 @@ class Policy:
         )
 
     def reply_divisors(self, trie: ActionTrie) -> tuple[float, ...]:
-        """What divides each admissible reply's summed log-probability, which gives its score."""
+        """The divisor of each admissible reply's summed log-probability; the result is its score."""
         match self.generation.normalization:
             case "sum":
                 return (1.0,) * len(trie.replies)
@@ -222,7 +215,7 @@ class Policy:
             self.generator = kept
 
     def values(self, states: Tensor) -> list[float]:
-        """V of each of (N, D) hidden states; 0 without a critic, of which nothing is computed."""
+        """V of each of (N, D) hidden states; 0 without a critic."""
         return self.model.v_head(states).tolist() if self.has_critic else [0.0] * len(states)
 
     @own_torch()
@@ -230,23 +223,16 @@ class Policy:
     def bootstrap_values(self, trajectories: Sequence[Trajectory]) -> list[float]:
         """Value after the last turn of each: V(final observation) if truncated, else 0."""
         finals = [each.final_prompt if each.end == "truncated" else None for each in trajectories]
-        # Each distinct prompt is computed once, with others that have the same prefix.
-        rows: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
-        for final in filter(None, finals):
-            rows.setdefault(final.prefix, set()).add(tuple(final.ids))
-        values: dict[tuple[tuple[int, ...], tuple[int, ...]], float] = {}
-        for prefix, rests in rows.items():
-            for part in of_similar_size(sorted(rests), len, TOKENS_TOGETHER):
-                backbone = self.model.backbone
-                # V is read at the last token of each, before the padding.
-                at = torch.arange(len(part), device=backbone.device)
-                lasts = torch.tensor([len(rest) - 1 for rest in part], device=backbone.device)
-                trees = tree_rows([TokenTree.of(rest) for rest in part], backbone.device)
-                is_last = torch.zeros_like(trees.ids, dtype=torch.bool)
-                is_last[at, lasts] = True
-                encoded = backbone.encode_trees(prefix, trees, is_last)
-                found = self.model.v_head(encoded.hidden[at, lasts]).tolist()
-                values |= {(prefix, rest): value for rest, value in zip(part, found, strict=True)}
-        return [
-            0.0 if final is None else values[final.prefix, tuple(final.ids)] for final in finals
-        ]
+        prompts = {
+            index: Opening(final.prefix, tuple(final.ids))
+            for index, final in enumerate(finals)
+            if final is not None
+        }
+        values = [0.0] * len(finals)
+        if prompts:
+            trie = NO_REPLIES if self.narrow is None else self.trie
+            states = states_of(self, list(prompts.values()), trie)
+            found = self.model.v_head(states.hidden[:, 0]).tolist()
+            for index, value in zip(prompts, found, strict=True):
+                values[index] = value
+        return values

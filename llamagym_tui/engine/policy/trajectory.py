@@ -24,7 +24,7 @@ class Choice:
     replies: tuple[tuple[int, ...], ...]
     """Ids of the admissible replies, ends included."""
     divisors: tuple[float, ...]
-    """What divides the sum of each reply's log-probabilities, which gives its score."""
+    """The divisor of each reply's summed log-probability; the result is its score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +42,19 @@ class Turn:
     reward: float
     """The environment's, unscaled, without penalties."""
     parse_failed: bool = False
-    """Whether the reply named no action."""
+    """True if the reply named no action."""
     refused: bool = False
-    """Whether the environment refused the action that the reply named."""
+    """True if the environment refused the named action."""
     is_trained: bool = True
     """False where someone else chose (a person, a repair): the turn earns rewards but has no loss."""
     branches: tuple[Branch, ...] = ()
-    """Where admissible replies part, counted from `start`."""
+    """Places at which admissible replies part, counted from `start`."""
     choice: Choice | None = None
-    """How the reply was chosen by score; None: it was sampled token by token."""
+    """The choice by score. None: the reply was sampled token by token."""
     actions: tuple[str, ...] | None = None
     """Names of the actions that were admissible. None: those of every turn."""
     steps: int = 1
-    """Environment steps that its action took: what comes after it is discounted so many times."""
+    """Environment steps that its action took; later rewards are discounted once for each."""
 
     @property
     def decision_logprobs(self) -> tuple[float, ...]:
@@ -71,7 +71,7 @@ class Segment:
     prefix: tuple[int, ...]
     """Ids that rows share; no token of it is sampled."""
     ids: list[int] = field(default_factory=list)
-    """What follows the prefix: user messages, replies, template."""
+    """Ids behind the prefix: user messages, replies, template."""
     turns: list[Turn] = field(default_factory=list)
     """Replies within `ids`, in order."""
 
@@ -90,7 +90,7 @@ class Trajectory:
 
     segments: list[Segment]
     end: End
-    """How it ended; a truncated one is bootstrapped."""
+    """A truncated episode is bootstrapped."""
     final_prompt: Segment | None = None
     """The true final observation as a prompt without reply; needed when truncated."""
     prompt_version: int = 0
@@ -106,7 +106,7 @@ class Trajectory:
     earlier: list[Turn] = field(default_factory=list)
     """Turns of the same episode that were in earlier batches."""
     goes_on: bool = False
-    """Whether it was cut off for an update alone, and its episode goes on in the next batch; truncated, then."""
+    """True if it was cut off for an update, and the episode goes on in the next batch."""
 
     @property
     def turns(self) -> list[Turn]:
@@ -119,7 +119,7 @@ class Trajectory:
 
     @property
     def is_own(self) -> bool:
-        """Whether it ends an episode whose every turn the policy chose; no other returns measure how well it plays."""
+        """True at the end of an episode that the policy played alone. Only these returns measure its play."""
         return not self.goes_on and all(turn.is_trained for turn in (*self.earlier, *self.turns))
 
     @property

@@ -1,10 +1,9 @@
-"""Trees of tokens laid flat behind their prefix: one row without padding, and the few tokens that each block reads.
+"""A tree of tokens laid flat: one row without padding, and the few tokens that each block of attention reads.
 
-As rows of a forward (`token_tree`), trees still pay for two things: padding up to the widest tree, and attention
-between tokens of different branches, all of which the mask throws away. Here all trees and their prefix are one row of
-N tokens, and attention is computed in blocks, each of which reads only the tokens that some query of it may see.
+As one row of N tokens, a tree would pay for attention between different branches, which the mask throws away. Here
+attention is computed in blocks, each of which reads only the tokens that some query of it may see.
 
-For that, tokens stand in preorder: a token, then all that goes on from it, then its next sibling. With the prefix "p",
+Tokens stand in preorder: a token, then all that goes on from it, then its next sibling. With the prefix "p",
 "p a b c" and "p a b d" followed by "p e", the row is
 
     place      0  1  2  3  4  5
@@ -50,7 +49,7 @@ class Blocks(NamedTuple):
 
 
 class Queries(NamedTuple):
-    """Which tokens ask, and what each of them sees."""
+    """Tokens that ask, and the tokens that each of them sees."""
 
     blocks: list[Blocks]
     """The queries in blocks, those that need most keys first."""
@@ -59,7 +58,7 @@ class Queries(NamedTuple):
 
 
 class FlatTree(NamedTuple):
-    """Trees and their prefix as one row of tokens."""
+    """A tree as one row of tokens."""
 
     ids: Tensor
     """(N,) in preorder."""
@@ -71,63 +70,37 @@ class FlatTree(NamedTuple):
     """(M,) place of each token that is read, ascending."""
     last: Queries
     """The tokens that are read, by their place in `read`, as they ask in the last layer."""
-    rows: Tensor
-    """(M,) tree of each token that is read."""
     columns: Tensor
-    """(M,) its column in that tree."""
+    """(M,) its column in the tree."""
 
 
-def flat_tree(
-    prefix: Sequence[int], trees: Sequence[TokenTree], rows: np.ndarray, columns: np.ndarray
-) -> FlatTree:
-    """Trees behind a prefix that they share.
-
-    Args:
-        prefix: ids.
-        trees: with at least one token.
-        rows: (M,) tree of each token that is read.
-        columns: (M,) its column.
-    """
-    # All tokens in the order in which they are given: the prefix, then tree after tree, each in its own columns.
-    before = len(prefix)
-    starts = np.cumsum([before, *map(len, trees)])  # where each tree begins
-    ids_as_given = list(prefix)
-    positions_as_given = list(range(before))
-    parents_as_given = list(range(-1, before - 1))  # the prefix is a chain
-    for tree, start in zip(trees, starts[:-1].tolist(), strict=True):
-        ids_as_given += tree.ids
-        positions_as_given += [before + depth for depth in tree.depths]
-        # A tree's first tokens follow the last one of the prefix.
-        parents_as_given += [
-            before - 1 if parent == ROOT else start + parent for parent in tree.parents
-        ]
-
-    # The same in preorder: at[k] is the place of the k-th given token, and parents are places, too.
-    at, ends = _preorder(parents_as_given)
+def flat_tree(tree: TokenTree, read: Sequence[int], device: torch.device) -> FlatTree:
+    """Lay a tree of at least one token flat; M of its columns are read."""
+    at, ends = _preorder(tree.parents)
     ids = np.empty(len(at), dtype=np.int64)
     positions = np.empty(len(at), dtype=np.int64)
     parents = np.empty(len(at), dtype=np.int64)
-    ids[at] = ids_as_given
-    positions[at] = positions_as_given
-    parents[at] = [at[parent] if parent != ROOT else ROOT for parent in parents_as_given]
-
-    read = at[starts[rows] + columns]  # (M,) place of each token that is read
-    order = np.argsort(read)  # queries must ascend, so that neighbours are in one block
+    ids[at] = tree.ids
+    positions[at] = tree.depths
+    parents[at] = [at[parent] if parent != ROOT else ROOT for parent in tree.parents]
+    columns = np.array(read)
+    places = at[columns]
+    order = np.argsort(places)  # queries must ascend, so that neighbours are in one block
+    places = places[order]
     return FlatTree(
-        ids=torch.from_numpy(ids),
-        positions=torch.from_numpy(positions),
-        every=_queries(np.arange(len(at)), ends, positions, parents),
-        read=torch.from_numpy(read[order]),
-        last=_queries(read[order], ends, positions, parents),
-        rows=torch.from_numpy(rows[order]),
-        columns=torch.from_numpy(columns[order]),
+        ids=torch.from_numpy(ids).to(device),
+        positions=torch.from_numpy(positions).to(device),
+        every=_queries(np.arange(len(at)), ends, positions, parents, device),
+        read=torch.from_numpy(places).to(device),
+        last=_queries(places, ends, positions, parents, device),
+        columns=torch.from_numpy(columns[order]).to(device),
     )
 
 
 def _preorder(parents: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """(N,) place in preorder of each token, and by preorder (N + 1,) the place after all that go on from it.
+    """(N,) place of each token in preorder, and (N + 1,) the place after its last descendant, by preorder.
 
-    The one more, of no token, is for padding: it ends before it begins, so nothing goes on from it.
+    The last entry is for padding: it ends before it begins.
     """
     # Every parent comes before its children. So from the last token to the first, each adds what it has to its parent.
     sizes = [1] * len(parents)
@@ -155,7 +128,11 @@ def _preorder(parents: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _queries(
-    queries: np.ndarray, ends: np.ndarray, positions: np.ndarray, parents: np.ndarray
+    queries: np.ndarray,
+    ends: np.ndarray,
+    positions: np.ndarray,
+    parents: np.ndarray,
+    device: torch.device,
 ) -> Queries:
     """Queries in blocks: their keys are the ancestors of the first, and all from it to the last.
 
@@ -220,11 +197,11 @@ def _queries(
         )  # a token that exists is gathered in the place of padding
         blocks.append(
             Blocks(
-                queries=torch.from_numpy(members[some]),
-                keys=torch.from_numpy(keys),
-                mask=torch.from_numpy(mask),
+                queries=torch.from_numpy(members[some]).to(device),
+                keys=torch.from_numpy(keys).to(device),
+                mask=torch.from_numpy(mask).to(device),
             )
         )
         order[members[some]] = done + np.arange(members[some].size).reshape(-1, size)
         done += members[some].size
-    return Queries(blocks, torch.from_numpy(order))
+    return Queries(blocks, torch.from_numpy(order).to(device))

@@ -1,14 +1,14 @@
-"""The date that a chat template writes: that of a run's first day, on every later day and wherever its model plays.
+"""Fixes the date that a chat template writes to that of a run's first day.
 
-Templates such as Llama 3.2's ask for the date whenever they render. A macro of the same name, with the
-date as it was, is put before the template, and is saved with the tokenizer.
+Templates like Llama 3.2's ask for the date whenever they render. A macro of the same name, with the first date, is put
+before the template and saved with the tokenizer.
 """
 
 import re
 from datetime import datetime
 
 CLOCK = "strftime_now"
-"""The function by which a template asks for the date; transformers and llama.cpp have it."""
+"""A template's function for the date, in transformers and llama.cpp."""
 _FIXED = re.compile(rf"\{{%- macro {CLOCK}\(format\) %\}}.*?\{{%- endmacro %\}}")
 _ARGUMENTS = re.compile(r"(?:\{%- if (\w+) is not defined %\}\{%- set \1 = .*?%\}\{%- endif %\})*")
 """Arguments that `bind_template_arguments` has written before a template."""

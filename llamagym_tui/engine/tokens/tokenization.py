@@ -31,11 +31,11 @@ its own, so no space is torn off it."""
 _CONTROL = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
 """Spelling of a control token, as <|end|> or [/INST]."""
 _EMPTY_THOUGHT = re.compile(r"\A\s*<think>\s*</think>")
-"""What some templates write before a reply that has no thought."""
+"""Some templates write this before a reply without a thought."""
 _MARK = "zqx"
 """A message that is found again in the rendered text, and that no template contains."""
 REMEMBERED = 20_000
-"""Openings, continuations and texts of replies that are kept, so many of each."""
+"""Openings, continuations and texts of replies that are cached, each."""
 
 
 class Opening(NamedTuple):
@@ -85,7 +85,7 @@ class ChatTokenizer:
     def _look(self, more_ends: Sequence[int]) -> None:
         """Find out what the template does by rendering."""
         self.takes_system = self._takes_system()
-        """Whether the template has system messages; else the prompt begins the first user message."""
+        """True if the template has system messages. Otherwise the prompt begins the first user message."""
         self.end_ids = self._end_ids(more_ends)
         """Ids that end a reply: the template's own end, if it has one, then others. Empty: nothing ends one."""
         self._literal = LiteralText(self.tokenizer, self.end_ids)
@@ -95,7 +95,7 @@ class ChatTokenizer:
         written = whole.removeprefix(prompt).partition(_MARK)[0]
         self._space_before_reply = "" if written.strip() else written
         self.keeps_history = self._keeps_history()
-        """Whether a conversation may go on behind the ids that were sampled."""
+        """True if a conversation may go on behind the sampled ids."""
 
     def _opening(self, system_prompt: str, observation: str) -> Opening:
         """The ids of an episode's first prompt; its prefix is what an opening with any other observation has, too."""
@@ -108,9 +108,9 @@ class ChatTokenizer:
         return Opening(tuple(ids[:shared]), tuple(ids[shared:]))
 
     def _continuation(self, observation: str, *, ended: bool) -> tuple[int, ...]:
-        """What follows a reply: the template's end of it, the next user message, the generation prompt.
+        """The ids after a reply: the template's end, the next user message, the generation prompt.
 
-        If `ended`, the reply's last id was the template's end itself, which is left out then.
+        If `ended`, the reply has the template's end already, and it is left out.
         """
         ids = self._ids_after(_MARK, self._text_after_reply(observation))
         return tuple(ids[self._through_end(ids) :] if ended else ids)
@@ -160,8 +160,8 @@ class ChatTokenizer:
         return self._text(tuple(ids))
 
     def reply(self, ids: Sequence[int]) -> str:
-        """The text of a reply; one that was cut off in a thought that the generation prompt began has its beginning,
-        by which it is seen that it is no answer."""
+        """The text of a reply. If it was cut off in a thought that the prompt began, it begins with that tag, so that
+        nobody reads it as an answer."""
         text = self.text(ids)
         is_cut = bool(self._opens) and bool(ids) and ids[-1] not in self.end_ids
         return self._opens + text if is_cut else text
@@ -231,7 +231,7 @@ class ChatTokenizer:
         return tuple(dict.fromkeys((*ends, *more_ends, *controls)))
 
     def _is_control(self, token: int) -> bool:
-        """Whether a token is none of a text: it was added to the vocabulary, or is spelled as control tokens are."""
+        """True for a control token: it was added to the vocabulary, or is spelled like one."""
         if token in self._special or token in self._added:
             return True
         return _CONTROL.fullmatch(self.tokenizer.decode([token]).strip()) is not None
@@ -244,8 +244,8 @@ class ChatTokenizer:
         return after[tags[-1].start() :] if is_open else ""
 
     def _keeps_history(self) -> bool:
-        """Whether each prompt is the last one, its reply and `continuation`, under a system prompt and without one;
-        space before a reply is left to the model, and so is an empty thought before one that has none."""
+        """True if each prompt is the last one, its reply and `continuation`, with and without a system prompt. Space
+        and an empty thought before a reply are left to the model."""
         return all(self._keeps_history_after(before) for before in ([], opening("sysmark")))
 
     def _keeps_history_after(self, before: Conversation) -> bool:
@@ -273,6 +273,6 @@ class ChatTokenizer:
 
 
 def _continues(prompt: str, reply: str, continuation: str, later: str) -> bool:
-    """Whether a later prompt is an earlier one, its reply and the continuation."""
+    """True if a later prompt is an earlier one, its reply and the continuation."""
     after = _EMPTY_THOUGHT.sub("", later.removeprefix(prompt))
     return later.startswith(prompt) and after.lstrip() == reply.lstrip() + continuation

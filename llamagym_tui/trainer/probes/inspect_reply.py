@@ -19,6 +19,7 @@ from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.decisions import score_logprobs
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory, Turn
+from llamagym_tui.engine.tokens.token_tree import ActionTrie
 from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.protocol.events import Stage, TurnInspected
 from llamagym_tui.protocol.inspected import (
@@ -121,7 +122,9 @@ class ReplyInspector:
             peers = used.peers(trajectory, number - len(trajectory.earlier))
             groups = [PeerGroup(**each._asdict()) for each in peers]
         model = self._policy.model
-        encoded = model.backbone.encode_rows(segment.prefix, [segment.ids[: turn.end - 1]])
+        row = [*segment.prefix, *segment.ids[: turn.end - 1]]
+        behind_prefix = slice(len(segment.prefix), None)
+        encoded = model.backbone.encode_rows([row]).picked(slice(None), behind_prefix)
         values: list[float | None] = [None] * (turn.end - turn.start)
         if self._policy.has_critic:
             values = model.v_head(encoded.hidden[0, turn.start - 1 :]).tolist()
@@ -175,7 +178,10 @@ class ReplyInspector:
         """A reply that was chosen by its score, among those that it was chosen from."""
         segment = place.segment
         prompt = Opening(segment.prefix, tuple(segment.ids[: place.turn.start]))
-        sums = reply_logprobs(self._policy, [prompt], choice.replies, temperature=1.0)[0]
+        trie = self._policy.trie_of(place.turn.actions)
+        if trie.replies != choice.replies:
+            trie = ActionTrie(choice.replies)
+        sums = reply_logprobs(self._policy, [prompt], trie)[0]
         divisors = torch.tensor(choice.divisors, device=sums.device)  # those of then
         scores = (sums / divisors).tolist()
         logprobs = score_logprobs(sums, divisors, temperature).tolist()

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from llamagym_tui.config import SEED_BITS, Mode
 from llamagym_tui.demos.demonstration import PlayedTurn
-from llamagym_tui.engine.policy.episode import Episode, Prompt
+from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply
 from llamagym_tui.engine.policy.trajectory import End, Trajectory
@@ -108,8 +108,6 @@ class EnvSlot:
     """Turns of the episode in which the reply named each action; empty: they are not counted."""
     others: list[PlayedTurn] = field(default_factory=list)
     """Turns of the other player, if a policy is that."""
-    knows_last: bool = True
-    """The sampler has seen the last reply."""
 
     @property
     def under_way(self) -> Episode:
@@ -120,7 +118,6 @@ class EnvSlot:
     def reset(self, number: int, mode: Mode, prompt_version: int) -> None:
         """Take the next episode's number; `game` is reset by the caller."""
         self.counts = EpisodeCounts(mode=mode, prompt_version=prompt_version, number=number)
-        self.knows_last = True
         self.others = []
 
     def seat(self, system_prompt: str) -> Seat:
@@ -184,13 +181,9 @@ class EnvSlot:
                 f"{type(self.shared.agent).__name__}.actions failed", error
             ) from error
 
-    def prompt(self) -> Prompt:
-        """The part of the conversation that the sampler has not seen; the new observation comes last."""
-        prompt = self.under_way.observe(*self.shown)
-        if self.knows_last:
-            return prompt
-        self.knows_last = True
-        return self.under_way.whole_prompt()
+    def prompt(self) -> Opening:
+        """All ids before the reply to the new observation."""
+        return self.under_way.observe(*self.shown)
 
     def pending_prompt(self) -> PendingPrompt:
         return PendingPrompt(
@@ -221,7 +214,6 @@ class EnvSlot:
         else:
             self.under_way.add_untrained_reply(move.reply, value=move.sampled.value)
             self.counts = replace(self.counts, is_corrected=True)
-            self.knows_last = False
 
     def _require_chosen(self, move: Move) -> None:
         """Raises EpisodeFault if the agent reads another action, or none, in a reply that was chosen for an action."""

@@ -90,7 +90,7 @@ class ModelOpponent(Fixed):
         """So many `seats` are asked for at once; more in turn."""
         self.policy = policy
         self._system_prompt = system_prompt
-        self._sampler = Sampler(policy, seats)
+        self._sampler = Sampler(policy)
 
     def replies(self, seats: Sequence[Seat], *, greedy: bool) -> list[str]:
         own = [seat._replace(system_prompt=self._system_prompt) for seat in seats]
@@ -128,7 +128,6 @@ class EarlierSelves:
     def __init__(self, policy: Policy, seats: int) -> None:
         """Keep the present policy as the first self; `seats` are asked for at once, more in turn."""
         self._policy = policy
-        self._seats = seats
         self._selves: list[tuple[EarlierSelf, Sampler]] = []
         self._keep(EarlierSelf.of(policy))
 
@@ -168,40 +167,21 @@ class EarlierSelves:
     def _keep(self, earlier: EarlierSelf) -> None:
         """Keep a self, with what it will read: its weights stay, so that a board is read once."""
         with earlier.in_place() as policy:
-            sampler = Sampler(policy, self._seats)
+            sampler = Sampler(policy)
         self._selves = [*self._selves, (earlier, sampler)][-MOST_KEPT:]
 
 
 def _replies(policy: Policy, sampler: Sampler, seats: Sequence[Seat], *, greedy: bool) -> list[str]:
-    """A policy's reply in each seat, as many at once as its sampler has slots."""
-    return [
-        reply
-        for first in range(0, len(seats), sampler.count)
-        for reply in _replies_at_once(
-            policy, sampler, seats[first : first + sampler.count], greedy=greedy
-        )
-    ]
-
-
-def _replies_at_once(
-    policy: Policy, sampler: Sampler, seats: Sequence[Seat], *, greedy: bool
-) -> list[str]:
-    """The policy's own random state is left as it was."""
-    slots = range(len(seats))
-    rests = []
-    for slot, seat in zip(slots, seats, strict=True):
-        opening = prompt_after(policy, _conversation(seat, policy.history))
-        sampler.restart(slot, opening.prefix)
-        rests.append(opening.rest)
+    """What a policy replies in each seat. Its own random state stays as it was."""
+    prompts = [prompt_after(policy, _conversation(seat, policy.history)) for seat in seats]
     # As what is drawn depends on no state, a resumed run has nothing to restore.
     seed = hash(tuple(map(_seed, seats))) % 2**63
     on_reading = policy.on_reading
     policy.on_reading = lambda done, total: None  # a turn that has begun comes to its end
     try:
         with policy.evaluation_seed(seed):
-            replies = sampler.reply(
-                slots, rests, [policy.trie_of(seat.shown.actions) for seat in seats], greedy=greedy
-            )
+            tries = [policy.trie_of(seat.shown.actions) for seat in seats]
+            replies = sampler.reply(prompts, tries, greedy=greedy)
     finally:
         policy.on_reading = on_reading
     return [policy.chat.reply(reply.ids) for reply in replies]

@@ -300,8 +300,6 @@ class Rollout:
     def forget_caches(self) -> None:
         """Compute every conversation from its beginning when it goes on, as a resumed run does."""
         self._sampler.forget()
-        for slot in self.slots:
-            slot.knows_last = False
 
     def emit_corrections(self) -> None:
         """Emit the episodes under way in which a person acted, once, as cut off where they stand; none will go on."""
@@ -331,7 +329,7 @@ class Rollout:
         for slot in self.slots[n_envs:]:
             slot.game.close()
         del self.slots[n_envs:]
-        self._sampler = Sampler(self.policy, n_envs)
+        self._sampler = Sampler(self.policy)
         self.restart()
 
     def close(self) -> None:
@@ -458,12 +456,8 @@ class Rollout:
         if not live:
             return None
         prompts = [self.slots[index].prompt() for index in live]
-        for index, prompt in zip(live, prompts, strict=True):
-            if prompt.restart is not None:
-                self._sampler.restart(index, prompt.restart)
         replies = self._sampler.reply(
-            live,
-            [prompt.ids for prompt in prompts],
+            prompts,
             [self.slots[index].under_way.trie for index in live],
             greedy=self.greedy,
             on_token=self._streaming(live),

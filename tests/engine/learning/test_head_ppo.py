@@ -65,13 +65,9 @@ def play(policy: Policy, episodes: int = 60, *, by_observation: bool = False) ->
 
 def replied(policy: Policy, observations: list[str]) -> tuple[list[Episode], list[Reply]]:
     """Episodes that begin with these observations, and a reply to each, sampled at once."""
-    sampler = Sampler(policy, len(observations))
     begun = [Episode(policy, "Play.") for _ in observations]
     prompts = [episode.observe(text) for episode, text in zip(begun, observations, strict=True)]
-    for slot, prompt in enumerate(prompts):
-        sampler.restart(slot, prompt.restart)
-    replies = sampler.reply(list(range(len(begun))), [prompt.ids for prompt in prompts])
-    return begun, replies
+    return begun, Sampler(policy).reply(prompts)
 
 
 @pytest.fixture
@@ -107,7 +103,7 @@ def test_directions_that_later_batches_show_are_taken_up_and_the_policy_stays(to
     assert first.any(1).tolist() == [True] * 3 + [False] * 5
     before = (narrow.up @ narrow.down).detach()
     rows = batch_rows(play(policy))
-    trees = [(part.trees.trees[0], encoded) for part, encoded in learner.encoded(rows)]
+    trees = [(part.trees[0], encoded) for part, encoded in learner.encoded(rows)]
     measure(narrow.down, trees)
     assert torch.equal(narrow.down[:3], first[:3])
     assert narrow.down.any(1).sum() > 4
@@ -128,13 +124,12 @@ def test_directions_are_found_where_every_observation_has_actions_of_its_own(tok
     policy = Policy(model, tokenizer, settings, replies, replies_of=reply_of, names_by_turn=True)
     policy.history = 0
     learner = head_learner(policy)
-    sampler = Sampler(policy, 1)
+    sampler = Sampler(policy)
     batch = []
     for observation, pair in zip(OBSERVATIONS, pairs, strict=True):
         episode = Episode(policy, "Play.")
         prompt = episode.observe(observation, pair)
-        sampler.restart(0, prompt.restart)
-        (reply,) = sampler.reply([0], [prompt.ids], [policy.trie_of(pair)])
+        (reply,) = sampler.reply([prompt], [policy.trie_of(pair)])
         episode.reply(reply)
         episode.reward(float(observation > "You see 2"), parse_failed=False)
         batch.append(episode.finish("terminated"))
@@ -158,8 +153,7 @@ def test_the_trunk_is_read_once_for_each_prompt(policy: Policy, monkeypatch) -> 
     def refuse(*arguments: object, **named: object) -> None:
         raise AssertionError("a prompt was read again")
 
-    monkeypatch.setattr(backbone, "encode", refuse)
-    monkeypatch.setattr(backbone, "encode_trees", refuse)
+    monkeypatch.setattr(backbone, "encode_tree", refuse)
     learner.update(play(policy))
 
 

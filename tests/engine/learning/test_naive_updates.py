@@ -25,6 +25,7 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Choice, Trajectory, Turn
 from llamagym_tui.engine.ranks import ALONE
+from llamagym_tui.engine.tokens.tokenization import Opening
 from tests.engine.conftest import REPLIES, tiny_llama
 from tests.engine.learning.test_update import STILL
 
@@ -268,7 +269,7 @@ def test_an_update_has_the_gradient_of_a_naive_one(
         monkeypatch.setattr(policy.model.v_head, "forward", None)
     learner.update(batch)
     if not config.has_critic:
-        assert Sampler(policy, 1).reply([0], [[4, 5]])[0].value == 0.0
+        assert Sampler(policy).reply([Opening((), (4, 5))])[0].value == 0.0
     monkeypatch.undo()
 
     charged = config.kl_coef if case.kl_form == "reward" else 0.0

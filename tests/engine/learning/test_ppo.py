@@ -31,19 +31,14 @@ def collect(
     policy, episodes: int = 32, turns: int = 2, prompts: tuple[str, ...] = ("Play.",)
 ) -> list[Trajectory]:
     """Episodes of a bandit: a reply earns 1 if its number of tokens is odd."""
-    sampler = Sampler(policy, episodes)
+    sampler = Sampler(policy)
     made = [
         Episode(policy, prompts[n % len(prompts)], prompt_version=n % len(prompts))
         for n in range(episodes)
     ]
     for turn in range(turns):
         fed = [episode.observe(f"Turn {turn}. Slot {slot}.") for slot, episode in enumerate(made)]
-        for slot, prompt in enumerate(fed):
-            if prompt.restart is not None:
-                sampler.restart(slot, prompt.restart)
-        for episode, reply in zip(
-            made, sampler.reply(range(episodes), [p.ids for p in fed]), strict=True
-        ):
+        for episode, reply in zip(made, sampler.reply(fed), strict=True):
             episode.reply(reply)
             episode.reward(float(len(reply.ids) % 2))
     return [episode.finish("terminated") for episode in made]

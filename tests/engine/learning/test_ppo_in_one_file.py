@@ -57,15 +57,13 @@ def played(policy: Policy) -> list[Trajectory]:
     Log-probabilities are moved as if other weights had sampled, so that some ratios are past the clip on both sides.
     """
     agent = BlackjackAgent()
-    sampler = Sampler(policy, 1)
+    sampler = Sampler(policy)
     batch = []
     for number in range(12):
         episode = Episode(policy, agent.get_system_prompt())
         for turn in range(1 + number % 3):
             prompt = episode.observe(agent.format_observation(HANDS[(number + turn) % len(HANDS)]))
-            if prompt.restart is not None:
-                sampler.restart(0, prompt.restart)
-            (reply,) = sampler.reply([0], [prompt.ids])
+            (reply,) = sampler.reply([prompt])
             shift = 0.15 * ((number + turn) % 5 - 2)
             reply.logprobs = [logprob + shift for logprob in reply.logprobs]
             episode.reply(reply)

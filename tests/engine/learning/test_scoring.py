@@ -5,17 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from llamagym_tui.engine.learning import packing, scoring
 from llamagym_tui.engine.learning.scoring import probabilities_of_actions, reply_logprobs
 from llamagym_tui.engine.policy.decisions import score_logprobs
-from llamagym_tui.engine.tokens.tokenization import Opening
+from llamagym_tui.engine.tokens.token_tree import ActionTrie
 
 
 def test_scores_are_summed_logprobs_of_the_reply_tokens(make_policy):
     policy = make_policy(temperature=0.7)
     openings = [policy.chat.opening("Play.", text) for text in ("a", "a b c d")]
     replies = [policy.chat.reply_ids('{"action": 0}'), policy.chat.reply_ids("hit it now")]
-    found = reply_logprobs(policy, openings, replies)
+    found = reply_logprobs(policy, openings, ActionTrie(replies), 0.7)
     for i, opening in enumerate(openings):
         for j, reply in enumerate(replies):
             ids = [*opening.prefix, *opening.rest, *reply]
@@ -47,20 +46,20 @@ def test_many_prompts_on_shared_trees_have_the_scores_of_each_alone(make_policy)
         for card in range(2, 11)
     ]
     openings = [policy.chat.opening(prompt, text) for text in texts for prompt in ("Play.", "")]
-    together = reply_logprobs(policy, openings, policy.trie.replies)
+    together = reply_logprobs(policy, openings, policy.trie)
     for row in range(0, len(openings), 37):
-        alone = reply_logprobs(policy, [openings[row]], policy.trie.replies)[0]
+        alone = reply_logprobs(policy, [openings[row]], policy.trie)[0]
         assert together[row].tolist() == pytest.approx(alone.tolist(), abs=1e-4)
 
 
 def test_scores_do_not_depend_on_how_many_logits_are_held_at_once(make_policy, monkeypatch):
     policy = make_policy()
     openings = [policy.chat.opening("Play.", text) for text in ("a", "a b", "c")]
-    whole = reply_logprobs(policy, openings, policy.trie.replies)
+    whole = reply_logprobs(policy, openings, policy.trie)
     monkeypatch.setattr(
-        "llamagym_tui.engine.learning.packing.LOGITS_AT_ONCE", 2 * policy.model.backbone.vocabulary
+        "llamagym_tui.engine.policy.decisions.LOGITS_AT_ONCE", 2 * policy.model.backbone.vocabulary
     )
-    assert torch.allclose(reply_logprobs(policy, openings, policy.trie.replies), whole, atol=1e-5)
+    assert torch.allclose(reply_logprobs(policy, openings, policy.trie), whole, atol=1e-5)
 
 
 def test_a_reply_that_a_turn_does_not_have_is_never_chosen():
@@ -69,18 +68,3 @@ def test_a_reply_that_a_turn_does_not_have_is_never_chosen():
     assert score_logprobs(sums, divisors, temperature=0.5).exp().tolist() == [
         pytest.approx([0.5, 0.5, 0.0])
     ]
-
-
-def test_prompts_that_begin_alike_share_a_tree_and_others_do_not(make_policy, monkeypatch):
-    policy, trees = make_policy(), []
-    policy.model.backbone.flat_is_exact = False  # or all are on one, without padding
-    rows = packing.tree_rows
-    monkeypatch.setattr(
-        packing, "tree_rows", lambda found, device: trees.append(len(found)) or rows(found, device)
-    )
-    alike = [Opening((5, 6), (*range(7, 200), end)) for end in range(10)]
-    apart = [Opening((5, 6), tuple(range(start, start + 200))) for start in range(7, 17)]
-    for prompts, expected in ((alike, 1), (apart, 10)):
-        trees.clear()
-        scoring.reply_logprobs(policy, prompts, [[8, 9], [8, 7]])
-        assert sum(trees) == expected

@@ -46,14 +46,12 @@ def hand(*totals: int, reply: str = STICK) -> Conversation:
 
 def test_rows_have_the_ids_and_the_mask_of_a_rollout(make_policy) -> None:
     policy = make_policy(max_new_tokens=8)
-    episode, sampler = Episode(policy, AGENT.get_system_prompt()), Sampler(policy, 1)
+    episode, sampler = Episode(policy, AGENT.get_system_prompt()), Sampler(policy)
     conversation: Conversation = [system(AGENT.get_system_prompt())]
     for total in (12, 17):
         text = AGENT.format_observation((total, 10, 0))
         prompt = episode.observe(text)
-        if prompt.restart is not None:
-            sampler.restart(0, prompt.restart)
-        (reply,) = sampler.reply([0], [prompt.ids])
+        (reply,) = sampler.reply([prompt])
         # As a model would reply that has learnt the format.
         reply.ids = list(policy.chat.reply_ids(HIT))
         reply.logprobs, reply.ended = [0.0] * len(reply.ids), True
@@ -159,10 +157,8 @@ def test_a_cancelled_training_keeps_what_it_has_learnt_and_plays_on(make_policy)
     assert stats.cancelled
     assert stats.steps < 5
     assert policy.version == 1
-    sampler = Sampler(policy, 1)
     opening = policy.chat.opening(AGENT.get_system_prompt(), "Your total: 12.")
-    sampler.restart(0, opening.prefix)
-    (reply,) = sampler.reply([0], [list(opening.rest)])
+    (reply,) = Sampler(policy).reply([opening])
     assert reply.ids
 
 

@@ -387,12 +387,10 @@ def test_scored_play_has_a_first_ratio_of_one_and_a_kl_to_the_reference_of_zero_
     make_policy,
 ):
     policy = make_policy(policy="score", normalization="token")
-    sampler, batch = Sampler(policy, 8), []
+    sampler, batch = Sampler(policy), []
     opening = policy.chat.opening("Play.", "Your total: 12.")
     for _ in range(4):
-        for slot in range(8):
-            sampler.restart(slot, opening.prefix)
-        for reply in sampler.reply(range(8), [list(opening.rest)] * 8):
+        for reply in sampler.reply([opening] * 8):
             episode = Episode(policy, "Play.")
             episode.observe("Your total: 12.")
             episode.reply(reply)

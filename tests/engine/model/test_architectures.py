@@ -1,11 +1,10 @@
 """Architectures of transformers: whatever their cache is, what is sampled is what a plain forward gives.
 
-Each of them either shares keys and values, or is computed whole where that would not be exact.
+The first family is computed as flat trees, all others as rows.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -14,10 +13,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, BertConfig, BertLMHea
 
 from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig
 from llamagym_tui.engine.learning.ppo import PPO
-from llamagym_tui.engine.model import sharing
 from llamagym_tui.engine.model.forward import Backbone
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
-from llamagym_tui.engine.model.sharing import checked_backbone
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Sampler
@@ -118,9 +115,7 @@ PLAIN: dict[str, dict[str, Any]] = {
 }
 QUICK = ("llama", "gpt_neo", "mamba")
 EVERY = [
-    pytest.param(
-        kind, settings, kind in SHARED, id=kind, marks=[] if kind in QUICK else [pytest.mark.slow]
-    )
+    pytest.param(kind, settings, id=kind, marks=[] if kind in QUICK else [pytest.mark.slow])
     for kind, settings in (SHARED | PLAIN).items()
 ]
 
@@ -130,45 +125,29 @@ def tiny(kind: str, settings: dict[str, Any]) -> Any:
     return AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **settings)).eval()
 
 
-def played(policy: Policy, turns: int = 3) -> list[tuple[float, float, float, float]]:
+def played(policy: Policy) -> list[tuple[float, float, float, float]]:
     """Log-probability and value of all sampled tokens: as sampled, and by a plain forward of transformers."""
-    sampler, chat, found = Sampler(policy, 2), policy.chat, []
-    openings = [
-        chat.opening("Play a game of cards now.", text)
-        for text in ("a", "a longer observation: 15.")
-    ]
-    rows, prompts = (
-        [[*opening.prefix, *opening.rest] for opening in openings],
-        [[*o.rest] for o in openings],
-    )
-    for slot in range(2):
-        sampler.restart(slot, openings[slot].prefix)
-    for _ in range(turns):
-        for slot, reply in enumerate(sampler.reply([0, 1], prompts)):
-            start = len(rows[slot])
-            rows[slot] += reply.ids
-            with torch.no_grad():
-                output = policy.model(torch.tensor([rows[slot]]), use_cache=False)
-            logprobs = output.logits[0].float().log_softmax(-1)
-            value = float(output.values[0, start - 1])
-            for at, (token, logprob) in enumerate(
-                zip(reply.ids, reply.logprobs, strict=True), start
-            ):
-                found.append((logprob, float(logprobs[at - 1, token]), reply.value, value))
-            new = chat.continuation("more " * (slot + 1), ended=reply.ended)
-            rows[slot] += new
-            prompts[slot] = [reply.ids[-1], *new]
+    found = []
+    prompts = [policy.chat.opening("Play a game.", text) for text in ("a", "a longer one: 15.")]
+    for prompt, reply in zip(prompts * 2, Sampler(policy).reply(prompts * 2), strict=True):
+        row = [*prompt.prefix, *prompt.rest, *reply.ids]
+        start = len(row) - len(reply.ids)
+        with torch.no_grad():
+            output = policy.model(torch.tensor([row]), use_cache=False)
+        logprobs = output.logits[0].float().log_softmax(-1)
+        value = float(output.values[0, start - 1])
+        for at, (token, logprob) in enumerate(zip(reply.ids, reply.logprobs, strict=True), start):
+            found.append((logprob, float(logprobs[at - 1, token]), reply.value, value))
     return found
 
 
-@pytest.mark.parametrize(("kind", "settings", "shares"), EVERY)
+@pytest.mark.parametrize(("kind", "settings"), EVERY)
 def test_what_is_sampled_is_what_a_plain_forward_gives_and_the_first_ratio_is_one(
-    kind, settings, shares, tokenizer
+    kind, settings, tokenizer
 ):
     model = AutoModelForCausalLMWithValueHead(tiny(kind, settings | {"vocab_size": len(tokenizer)}))
     torch.nn.init.normal_(model.v_head.out.weight)
     policy = Policy(model, tokenizer, GenerationConfig(max_new_tokens=6), REPLIES)
-    assert model.backbone.shares == shares == (model.plain_because is None)
     for logprob, plain_logprob, value, plain_value in played(policy):
         assert logprob == pytest.approx(plain_logprob, abs=1e-4)
         assert value == pytest.approx(plain_value, abs=1e-4)
@@ -184,65 +163,12 @@ def saved(lm: Any, tokenizer: Any, folder: Any) -> str:
     return str(folder)
 
 
-def test_a_model_that_shares_nothing_loads_with_a_warning_that_has_the_difference(
-    tmp_path, tokenizer
-):
-    vocabulary = {"vocab_size": len(tokenizer)}
-    folder = saved(tiny("gpt_neo", PLAIN["gpt_neo"] | vocabulary), tokenizer, tmp_path / "neo")
-    warning = load_model_and_tokenizer(folder, "cpu").warning
-    assert warning is not None
-    assert re.search(
-        r"right but slow: with .* its log-probabilities would be off by up to \d\.\d nats\.$",
-        warning,
-    )
-    assert (
-        load_model_and_tokenizer(
-            saved(tiny_llama(len(tokenizer)), tokenizer, tmp_path / "l"), "cpu"
-        ).warning
-        is None
-    )
-
-
-def test_a_window_that_is_too_far_to_be_tried_out_is_not_trusted(monkeypatch):
-    lm = tiny("gpt_neo", PLAIN["gpt_neo"] | {"vocab_size": 64, "window_size": 100})
-    assert "off by up to" in str(checked_backbone(lm)[1])
-    monkeypatch.setitem(sharing.WORK, "cpu", 60 * sum(weight.numel() for weight in lm.parameters()))
-    assert "takes too long beyond its window of 100 tokens" in str(checked_backbone(lm)[1])
-
-
-@pytest.mark.parametrize(
-    ("limits", "affordable", "count", "is_enough"),
-    [
-        ({}, 10**6, 48, True),
-        ({"max_position_embeddings": 20}, 10**6, 20, True),
-        ({"max_position_embeddings": -1}, 10**6, 48, True),
-        ({"sliding_window": 40}, 10**6, 56, True),
-        ({"chunk_size": 100}, 10**6, 116, True),
-        ({"chunk_size": 100}, 60, 60, False),
-        ({"chunk_size": 100}, 1, 48, False),
-        ({"sliding_window": 100}, 60, 60, True),  # the masks here know it
-        ({"chunk_size": 100, "max_position_embeddings": 100}, 10**6, 48, True),  # it never slides
-    ],
-)
-def test_a_comparison_reaches_beyond_every_window_that_can_be_afforded(
-    monkeypatch, limits, affordable, count, is_enough
-):
-    lm = tiny_llama(64)
-    for name, value in limits.items():
-        setattr(lm.config, name, value)
-    weights = sum(weight.numel() for weight in lm.parameters())
-    monkeypatch.setitem(sharing.WORK, "cpu", affordable * weights)
-    ids, found = sharing._trial(Backbone(lm, shares=False))
-    assert (len(ids), found) == (count, is_enough)
-    assert ids[:5] == [1, 11, 35, 9, 61]  # 7 x² + 3 x + 1, of 64
-
-
 def test_what_reads_from_both_sides_is_refused_in_one_sentence(tmp_path, tokenizer):
     config = BertConfig(vocab_size=len(tokenizer), is_decoder=False, initializer_range=0.2, **BERT)
     folder = saved(BertLMHeadModel(config), tokenizer, tmp_path)
     with pytest.raises(
         ModelLoadError,
-        match=r"does not load: what it predicts depends on the tokens that come after",
+        match=r"does not load: what it predicts depends on tokens to come",
     ):
         load_model_and_tokenizer(folder, "cpu")
 
@@ -262,9 +188,9 @@ def test_what_a_model_calls_its_decoder_and_is_another_part_of_it_is_not_called(
     with torch.no_grad():
         own = lm(ids).logits[0]
     monkeypatch.setattr(lm, "get_decoder", lambda: lm.model.layers[0])
-    backbone, _ = checked_backbone(lm)
+    backbone = Backbone(lm)
     with torch.no_grad():
-        found = backbone.encode_whole(ids.tolist()).logits_at(torch.zeros(3).long(), ids[0] - 1)
+        found = backbone.encode_rows(ids.tolist()).logits_at(torch.zeros(3).long(), ids[0] - 1)
     torch.testing.assert_close(found, own)
 
 
@@ -279,7 +205,7 @@ def test_a_model_without_a_hidden_state_of_each_token_is_refused_in_one_sentence
 
     monkeypatch.setattr(lm.model, "forward", every_other)
     with pytest.raises(ValueError, match="it has no hidden state of each token that a value head"):
-        checked_backbone(lm)
+        Backbone(lm)
 
 
 def test_an_error_inside_a_property_is_not_reported_as_a_missing_property():
@@ -289,37 +215,6 @@ def test_an_error_inside_a_property_is_not_reported_as_a_missing_property():
         _ = model.backbone
     with pytest.raises(AttributeError, match="no attribute 'absent'"):
         _ = model.absent
-
-
-@pytest.mark.parametrize("kind", ["generate", "score"])
-def test_conversations_computed_whole_are_trained_as_those_that_share(
-    make_policy, kind, monkeypatch
-):
-    monkeypatch.setattr(
-        "llamagym_tui.engine.model.forward.TOKENS_APART", 200
-    )  # so that there are several forwards
-    found = []
-    for shares in (True, False):
-        policy = make_policy(policy=kind, max_new_tokens=8)
-        policy.model.backbone.shares = shares
-        batch = collect(policy, episodes=8)
-        config = PPOConfig(
-            epochs=1, mini_batch_size=1000, critic_warmup_updates=0, kl_coef=0.1, max_grad_norm=1e9
-        )
-        ppo = PPO(policy, config)
-        assert ppo.reference is not None
-        stats = ppo.update(batch)
-        assert stats.first_ratio < 1e-4
-        found.append((batch, stats, [p.grad for p in policy.model.parameters()]))
-    (batch, stats, gradients), (whole_batch, whole_stats, whole_gradients) = found
-    assert [t.segments[0].ids for t in batch] == [t.segments[0].ids for t in whole_batch]
-    assert stats.policy_loss == pytest.approx(whole_stats.policy_loss, abs=1e-5)
-    assert stats.kl_ref == pytest.approx(whole_stats.kl_ref, abs=1e-5)
-    for one, other in zip(gradients, whole_gradients, strict=True):
-        assert (one is None) == (other is None)
-        assert one is None or torch.allclose(
-            one, other, rtol=1e-3, atol=1e-4 * float(one.abs().max())
-        )
 
 
 def test_an_adapter_that_a_model_cannot_have_gets_a_sentence(tmp_path, tokenizer):

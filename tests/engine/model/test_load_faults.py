@@ -18,7 +18,6 @@ from huggingface_hub import constants
 from safetensors.torch import load_file, save_file
 from transformers import (
     AddedToken,
-    AutoConfig,
     BertConfig,
     BertForMaskedLM,
     T5Config,
@@ -28,9 +27,7 @@ from transformers import (
 from llamagym_tui.config import LoraConfig
 from llamagym_tui.engine.model import hub, load_faults
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
-from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import ModelLoadError
-from llamagym_tui.game.chat import user
 from tests.engine.conftest import tiny_llama
 from tests.engine.model.test_hub import FILES
 from tests.engine.small_tokenizers import CHATML, qwen_like
@@ -99,15 +96,6 @@ def messages_for(
     server.server_close()
 
 
-def test_the_token_in_the_environment_is_sent_to_the_hub_and_its_refusals_get_sentences(
-    messages_for,
-):
-    gated, absent = messages_for(["someone/gated", "someone/absent"], token="hf_secret")
-    assert set(Hub.shown.values()) == {"Bearer hf_secret"}
-    assert "'someone/gated' is gated and the token here gives no access" in gated
-    assert "There is no model 'someone/absent' on the hub" in absent
-
-
 INSTEAD = "or use --model bundled"
 
 
@@ -145,36 +133,6 @@ def test_each_cause_has_its_sentence(monkeypatch, path, error, said):
     assert load_faults.sentence("a/b", None, OSError("gated")) == (
         f"Model 'a/b' is gated: ask for access on its hub page and set HF_TOKEN, {INSTEAD}."
     )
-
-
-@pytest.mark.parametrize(
-    ("name", "is_pickled", "is_tokenizer"),
-    [
-        ("tokenizer_config.json", False, True),
-        ("vocab.txt", False, True),
-        ("sp.model", False, True),
-        ("o200k.tiktoken", False, True),
-        ("a.pt", True, False),
-        ("a.pth", True, False),
-        ("config.json", False, False),
-    ],
-)
-def test_what_files_of_a_folder_are(tmp_path, name, is_pickled, is_tokenizer):
-    (tmp_path / name).touch()
-    assert load_faults.has_tokenizer(tmp_path) is is_tokenizer
-    fault = load_faults.only_pickled(tmp_path)
-    assert (fault is not None) is is_pickled
-    assert fault is None or str(fault) == (
-        f"The model in {str(tmp_path)!r} has no safetensors but {name}, which may run code when it is read: "
-        "load it where you trust it, write it again with save_pretrained, and use that folder."
-    )
-
-
-def test_without_a_token_the_message_for_a_gated_model_wants_one(messages_for):
-    (gated,) = messages_for(["someone/gated"], token=None)
-    assert set(Hub.shown.values()) == {None}
-    assert "'someone/gated' is gated" in gated
-    assert "set HF_TOKEN" in gated
 
 
 @pytest.mark.parametrize(
@@ -219,51 +177,6 @@ def test_pickled_weights_are_refused_unread(tmp_path, tokenizer):
         load_model_and_tokenizer(str(tmp_path), "cpu")
 
 
-class Payload:
-    def __reduce__(self):
-        return (open, (os.environ["PAYLOAD"], "w"))
-
-
-@pytest.mark.parametrize("beside", ["value_head.safetensors", "model-00001-of-00002.safetensors"])
-def test_no_pickle_in_a_model_or_adapter_folder_is_read(tmp_path, tokenizer, monkeypatch, beside):
-    """Pickles under every name that transformers or PEFT look for, and something else to pass for safetensors."""
-    monkeypatch.setenv("PAYLOAD", str(tmp_path / "was run"))
-    base, adapter = tmp_path / "base", tmp_path / "adapter"
-    tiny_llama(len(tokenizer)).save_pretrained(base)
-    adapter.mkdir()
-    config = {
-        "peft_type": "LORA",
-        "base_model_name_or_path": str(base),
-        "task_type": "CAUSAL_LM",
-        "r": 2,
-    }
-    (adapter / "adapter_config.json").write_text(
-        json.dumps(config | {"target_modules": ["q_proj"]})
-    )
-    (base / "model.safetensors").rename(tmp_path / "real")
-    for folder in (base, adapter):
-        tokenizer.save_pretrained(folder)
-        (folder / beside).write_bytes((tmp_path / "real").read_bytes())
-        for name in (
-            "pytorch_model.bin",
-            "adapter_model.bin",
-            "value_head.bin",
-            "training_args.bin",
-        ):
-            torch.save(Payload(), folder / name)
-    for folder in (base, adapter):
-        with pytest.raises(ModelLoadError):
-            load_model_and_tokenizer(str(folder), "cpu")
-    assert not (tmp_path / "was run").exists()
-    torch.load(base / "pytorch_model.bin", weights_only=False)
-    assert (tmp_path / "was run").exists()  # so it would have been seen
-
-
-def test_coarse_weights_are_not_trained_themselves():
-    with pytest.raises(ModelLoadError, match="too coarse for the small steps of full fine-tuning"):
-        load_model_and_tokenizer("bundled", "cpu", full_finetuning=True, dtype="bfloat16")
-
-
 def test_an_adapter_whose_base_model_is_gone_gets_a_sentence(tmp_path, tokenizer, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.delenv("HTTPS_PROXY", raising=False)
@@ -279,17 +192,6 @@ def test_an_adapter_whose_base_model_is_gone_gets_a_sentence(tmp_path, tokenizer
     base.rename(tmp_path / "elsewhere")
     with pytest.raises(ModelLoadError, match="base"):
         load_model_and_tokenizer(str(adapter), "cpu")
-
-
-def test_configurations_show_what_is_causal():
-    from llamagym_tui.engine.model.load_faults import require_causal_lm
-
-    require_causal_lm("x", AutoConfig.for_model("llama"))
-    require_causal_lm(
-        "x", AutoConfig.for_model("gemma3_text", architectures=["Gemma3ForConditionalGeneration"])
-    )
-    with pytest.raises(ModelLoadError, match=r"\(LlamaModel\)"):
-        require_causal_lm("x", AutoConfig.for_model("llama", architectures=["LlamaModel"]))
 
 
 UP = "model.layers.1.mlp.up_proj.weight"
@@ -343,38 +245,22 @@ def saved_adapter(tmp_path_factory, tokenizer) -> Path:
 DOWN = "base_model.model.model.layers.0.mlp.down_proj.lora_A.weight"
 
 
-@pytest.mark.parametrize(
-    ("how", "said"),
-    [
-        (lambda w: w.pop(DOWN), rf"lacks the weight {DOWN}: take the adapter's own settings"),
-        (lambda w: w.update(odd=torch.ones(1)), "has the weight odd, which no module of its base"),
-        (lambda w: w.update(odd=w.pop(DOWN)), rf"lacks the weight {DOWN}, and has the weight odd"),
-        (
-            lambda w: w.update({DOWN: w[DOWN][1:].clone()}),
-            rf"has {DOWN} in the shape \(1, 64\), and its settings and its base model ask for \(2, 64\)",
-        ),
-    ],
-)
-def test_an_adapter_that_does_not_fit_its_settings_and_its_base_is_refused_by_name(
-    tmp_path, saved_adapter, how, said
-):
+def test_an_adapter_that_does_not_fit_its_settings_and_its_base_is_refused(tmp_path, saved_adapter):
     folder = tmp_path / "changed"
     shutil.copytree(saved_adapter, folder)
-    change(folder / "adapter_model.safetensors", how)
-    with pytest.raises(ModelLoadError, match=rf"^The adapter in '{folder}' {said}"):
+    change(folder / "adapter_model.safetensors", lambda w: w.update({DOWN: w[DOWN][1:].clone()}))
+    with pytest.raises(ModelLoadError, match=rf"^The adapter in '{folder}' has other weights"):
         load_model_and_tokenizer(str(folder), "cpu")
     assert load_model_and_tokenizer(str(saved_adapter), "cpu").model.is_adapted
 
 
 WITH_TURNS = CHATML.replace("<|im_start|>", "<|turn|>")
-PUT_TOGETHER = CHATML.replace("<|im_start|>", "{{ '<|' + 'turn' + '|>' }}")
 
 
 @pytest.mark.parametrize(
     ("template", "token"),
     [
         (WITH_TURNS, AddedToken("<|turn|>", special=True)),
-        (PUT_TOGETHER, AddedToken("<|turn|>", special=True)),
         (CHATML, AddedToken("<|turn|>", special=False)),
         (None, AddedToken("turn")),
     ],
@@ -391,22 +277,3 @@ def test_a_tokenizer_with_a_token_that_the_model_has_no_row_for_is_refused(
         ModelLoadError, match=r"has 300 tokens and the model 299 rows of embeddings"
     ):
         load_model_and_tokenizer(str(folder), "cpu")
-
-
-def test_an_end_of_texts_that_the_model_has_no_row_for_is_refused(tmp_path):
-    tokenizer = qwen_like()
-    lm = tiny_llama(len(tokenizer))
-    tokenizer.add_special_tokens({"pad_token": "<|pad|>"})
-    folder = written(tmp_path / "a", tokenizer, lm)
-    with pytest.raises(ModelLoadError, match=r"so there is none for '<\|pad\|>' \(299\)"):
-        load_model_and_tokenizer(str(folder), "cpu")
-
-
-def test_a_special_token_without_a_row_that_no_template_writes_does_no_harm(tmp_path):
-    tokenizer = qwen_like()
-    lm = tiny_llama(len(tokenizer))
-    tokenizer.add_tokens([AddedToken("<|image|>", special=True)])
-    folder = written(tmp_path / "a", tokenizer, lm)
-    assert load_model_and_tokenizer(str(folder), "cpu").warning is None
-    ids = ChatTokenizer(tokenizer).prompt([user("an <|image|> of it")])
-    assert max(ids) < 299

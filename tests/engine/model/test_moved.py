@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
 
 from llamagym_tui import run_store
 from llamagym_tui.config import LoraConfig, RunConfig
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
-from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.errors import ModelLoadError, RunStoreError, UsageError
 from llamagym_tui.model_registry import fingerprint
 from llamagym_tui.run_store import RunStore
@@ -71,31 +68,6 @@ def test_an_adapter_is_put_on_its_base_model_where_that_is_now(adapter: Path, ba
     assert saved["base_model_name_or_path"] == str(tmp_path / "elsewhere")
 
 
-def test_the_base_model_of_an_adapter_that_is_here_may_come_from_the_hub(
-    adapter: Path, base: Path, monkeypatch: pytest.MonkeyPatch
-):
-    asked = []
-    load = AutoModelForCausalLM.from_pretrained
-
-    def from_pretrained(name: str, **options):
-        asked.append((name, options.get("local_files_only", False)))
-        return load(str(base), **options)
-
-    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", from_pretrained)
-    file = adapter / "adapter_config.json"
-    for name in (str(base), "someone/base"):
-        file.write_text(
-            json.dumps(json.loads(file.read_text()) | {"base_model_name_or_path": name})
-        )
-        AutoModelForCausalLMWithValueHead.from_pretrained(str(adapter), local_files_only=True)
-    assert asked == [(str(base), True), ("someone/base", False)]
-
-
-def test_a_base_model_for_what_is_no_adapter_is_refused(base: Path):
-    with pytest.raises(ModelLoadError, match=r"is a whole model and no adapter.*leave --base out"):
-        load_model_and_tokenizer(str(base), "cpu", base=str(base))
-
-
 def test_the_bundled_model_of_another_machine_is_that_of_this_one(tmp_path, adapter: Path):
     file = adapter / "adapter_config.json"
     config = json.loads(file.read_text())
@@ -118,7 +90,10 @@ def test_a_run_goes_on_with_the_same_weights_at_another_path_and_no_others(
     base: Path, tmp_path: Path, tokenizer
 ):
     a_run(tmp_path / "run", base, weights=fingerprint(str(base)))
-    resumed = partial(run_config, agent=None, run_dir=tmp_path / "run", resume=True)
+
+    def resumed(**given: str) -> RunConfig:
+        return run_config(None, {"run_dir": str(tmp_path / "run"), "resume": True, **given})
+
     other = tmp_path / "other"
     changed = tiny_llama(len(tokenizer))
     changed.lm_head.weight.data += 1e-3
@@ -134,30 +109,6 @@ def test_a_run_goes_on_with_the_same_weights_at_another_path_and_no_others(
     RunStore.create(config).close()
     assert run_store.read_config(tmp_path / "run").model == str(moved)
     assert resumed().model == str(moved)
-
-
-def test_an_adapter_does_not_go_on_where_the_weights_below_it_were_changed_in_place(
-    base: Path, tmp_path: Path, tokenizer
-):
-    a_run(tmp_path / "run", base, weights=fingerprint(str(base)))
-    resumed = partial(run_config, agent=None, run_dir=tmp_path / "run", resume=True)
-    adapter = tmp_path / "run" / "model" / "adapter_config.json"
-    adapter.touch()
-    assert resumed().model == str(base)
-    changed = tiny_llama(len(tokenizer))
-    changed.lm_head.weight.data += 1e-3
-    changed.save_pretrained(base)
-    with pytest.raises(UsageError, match=f"^The weights of {base} were changed since the run in"):
-        resumed()
-    adapter.unlink()  # whole weights are the run's own
-    assert resumed().model == str(base)
-
-
-def test_where_the_base_model_is_may_be_set_as_a_report_repeats_it(base: Path):
-    made = partial(run_config, agent="blackjack", run_dir=None, resume=False, model="bundled")
-    assert made(base=str(base)).base == made(assignments=[f"base={base}"]).base == str(base)
-    with pytest.raises(UsageError, match="There is no model folder"):
-        made(assignments=["base=./gone/away"])
 
 
 def test_a_fingerprint_is_that_of_the_weights_wherever_and_however_they_are_named(base: Path):

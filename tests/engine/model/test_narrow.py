@@ -58,7 +58,7 @@ def test_peft_has_the_same_logits(narrow: NarrowHead) -> None:
         own.down.normal_()
         own.up[TRAINED] = torch.randn(2, 6)
     ids = torch.tensor([[1, 2, 3]])
-    encoded = backbone.encode_whole([[1, 2, 3]])
+    encoded = backbone.encode_rows([[1, 2, 3]])
     whole = own.kept(encoded).logits_at(torch.tensor([0, 0, 0]), torch.arange(3))
     assert torch.allclose(whole, adapted(input_ids=ids).logits[0], atol=1e-5)
 
@@ -79,17 +79,6 @@ def test_the_gradient_of_the_rows_is_that_of_the_whole_matrix(narrow, kept) -> N
     logprobs, _ = kept.scorer_at(ROWS, COLUMNS, TEMPERATURE)(PLACES, TOKENS)
     (own,) = torch.autograd.grad((weights * logprobs).sum(), narrow.rows)
     assert torch.allclose(own, plain[TRAINED], rtol=1e-4, atol=1e-5 * float(plain.abs().max()))
-
-
-def test_replies_of_another_form_are_scored_by_whole_logits(narrow, kept) -> None:
-    whole = narrow.plain(kept)
-    assert not narrow.is_whole(whole)
-    expected = narrow._base(kept.hidden[ROWS, COLUMNS]) + (
-        kept.hidden[ROWS, COLUMNS] @ narrow.down.T @ narrow.up.T
-    )
-    found = whole.logits_at(ROWS, COLUMNS)
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found, expected)
 
 
 def test_a_token_is_drawn_as_often_as_the_whole_vocabulary_has_it(narrow, kept) -> None:
@@ -138,12 +127,6 @@ def test_an_adapter_that_was_trained_on_other_replies_keeps_what_it_has_learnt()
     hidden = torch.randn(4, 32)
     torch.testing.assert_close(narrow.logits(hidden), head(hidden))
     assert narrow.trained == TRAINED
-
-
-def test_what_was_kept_is_not_whole_once_there_are_more_tokens(narrow, kept) -> None:
-    assert narrow.is_whole(kept)
-    narrow.include([20], [])
-    assert not narrow.is_whole(kept)
 
 
 def test_a_merged_head_is_untied_from_the_embeddings_and_gives_the_same_logits(tmp_path) -> None:

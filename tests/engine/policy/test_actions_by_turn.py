@@ -12,7 +12,7 @@ from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.scoring import probabilities_of_actions
 from llamagym_tui.engine.policy.episode import Episode, prompt_after, replayed
-from llamagym_tui.engine.policy.sampler import LARGEST_AHEAD, Sampler
+from llamagym_tui.engine.policy.sampler import Sampler
 from llamagym_tui.errors import PromptTooLongError
 from tests.engine.policy.test_sampler import scored
 
@@ -32,18 +32,14 @@ def make(make_policy):
 
 def play(policy, turns: int = 3) -> list[Episode]:
     """Five episodes; in every turn each has another of `SETS`."""
-    sampler = Sampler(policy, len(SETS))
+    sampler = Sampler(policy)
     episodes = [Episode(policy, "Play.") for _ in SETS]
     for turn in range(turns):
         prompts = []
         for slot, episode in enumerate(episodes):
-            prompt = episode.observe(
-                "same" if turn == 0 else f"more {slot} " * (slot + 1), SETS[(slot + turn) % 5]
-            )
-            if prompt.restart is not None:
-                sampler.restart(slot, prompt.restart)
-            prompts.append(prompt.ids)
-        replies = sampler.reply(range(5), prompts, [episode.trie for episode in episodes])
+            observation = "same" if turn == 0 else f"more {slot} " * (slot + 1)
+            prompts.append(episode.observe(observation, SETS[(slot + turn) % 5]))
+        replies = sampler.reply(prompts, [episode.trie for episode in episodes])
         for episode, reply in zip(episodes, replies, strict=True):
             episode.reply(reply)
             episode.reward(float(turn))
@@ -51,12 +47,10 @@ def play(policy, turns: int = 3) -> list[Episode]:
 
 
 @pytest.mark.parametrize("history", [None, 0])
-@pytest.mark.parametrize("shares", [True, False])
 @pytest.mark.parametrize("kind", ["generate", "score"])
-def test_rows_with_different_actions_are_those_of_plain_forwards(make, kind, shares, history):
+def test_rows_with_different_actions_are_those_of_plain_forwards(make, kind, history):
     policy = make(policy=kind)
     policy.history = history
-    policy.model.backbone.shares = shares
     for segment in [
         segment for episode in play(policy) for segment in episode.finish("terminated").segments
     ]:
@@ -125,14 +119,6 @@ def test_an_update_scores_turns_with_different_actions_as_they_were_sampled(make
         alone = PPO(policy, PPOConfig(lr=0.0, mini_batch_size=5, epochs=1, kl_coef=0.0))
         found = alone.update([episode.finish("terminated") for episode in play(policy, turns=1)])
         assert found.action_entropy == pytest.approx(sum(entropies) / 5, abs=1e-4)
-
-
-def test_a_set_too_large_is_not_computed_ahead_and_the_others_are(make):
-    policy = make()
-    many = tuple(f"take thing number {index} from the table" for index in range(30))
-    assert len(policy.trie_of(many).tree) > LARGEST_AHEAD
-    trees = Sampler(policy, 2)._trees_ahead([policy.trie_of(many), policy.trie_of(("wait",))])
-    assert [len(tree) for tree in trees] == [0, len(policy.trie_of(("wait",)).tree)]
 
 
 def test_the_longest_reply_of_the_turn_must_fit(make):

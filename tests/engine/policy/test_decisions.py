@@ -92,23 +92,6 @@ def test_entropy_of_a_branch_has_a_finite_gradient_next_to_padding():
     assert logits.grad[0, 2:].tolist() == pytest.approx([0, 0], abs=1e-7)
 
 
-def test_log_probabilities_and_their_gradient_take_no_more_memory_than_the_logits():
-    logits, gradients = torch.randn(5, 10, requires_grad=True) * 3, []
-    logits.register_hook(lambda gradient: gradients.append(gradient.data_ptr()))
-    found = token_decisions(scorer_of(logits, 1.0), PLACES, IDS, BRANCHES, CHILDREN)
-    found.logprobs.sum().backward()
-    assert gradients == [logits.data_ptr()]
-
-
-def test_a_second_gradient_is_refused_and_not_wrong():
-    found = token_decisions(
-        scorer_of(torch.randn(5, 10, requires_grad=True) * 3, 1.0), PLACES, IDS, BRANCHES, CHILDREN
-    )
-    found.logprobs.sum().backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        found.logprobs.sum().backward()
-
-
 def test_a_choice_among_replies_is_scored_as_by_a_plain_log_softmax():
     torch.manual_seed(0)
     weights = torch.randn(4, 10, requires_grad=True)

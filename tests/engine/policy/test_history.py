@@ -5,15 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from llamagym_tui.config import PPOConfig
-from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.trl_training import NOT_TRAINED, examples
-from llamagym_tui.engine.policy.episode import Episode, prompt_after
+from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.errors import PromptTooLongError
 from llamagym_tui.game.chat import assistant, system, user
 from tests.engine.policy.test_trajectory import reply_of
-from tests.engine.tokens.test_tokenization import REWRITING, with_template
 
 OBSERVATIONS = ("a", "b", "c", "d")
 
@@ -23,9 +20,7 @@ def played(policy, *, final: str | None = None):
     episode, prompts = Episode(policy, "Play."), []
     for number, text in enumerate(OBSERVATIONS):
         found = episode.prompt_for(text)
-        episode.observe(text)
-        whole = episode.whole_prompt()
-        assert [*found.prefix, *found.rest] == [*(whole.restart or ()), *whole.ids]
+        assert episode.observe(text) == found
         prompts.append(policy.chat.tokenizer.decode([*found.prefix, *found.rest]))
         episode.reply(reply_of(policy, f"{number}"))
         episode.reward(float(number))
@@ -61,13 +56,6 @@ def test_with_history_n_the_last_n_turns_stand_before_the_observation(make_polic
     ).ids
 
 
-def test_where_history_is_rewritten_it_is_cut_in_the_same_places(make_policy, tokenizer):
-    policy = make_policy()
-    policy.chat, policy.history = with_template(tokenizer, REWRITING), 1
-    prompts, _ = played(policy)
-    assert prompts[3] == worded(turn(2), "<|user|>d<|end|>")
-
-
 def test_earlier_replies_stand_in_the_prompt_by_the_tokens_that_were_sampled(make_policy):
     policy = make_policy()
     policy.history = 1
@@ -79,18 +67,7 @@ def test_earlier_replies_stand_in_the_prompt_by_the_tokens_that_were_sampled(mak
     opening = chat.opening("Play.", "b")
     expected = [*opening.rest, *spelt, chat.end_ids[0], *chat.continuation("c", ended=True)]
     prompt = episode.observe("c")
-    assert (prompt.restart, prompt.ids) == (opening.prefix, expected)
-
-
-def test_an_episode_keeps_the_history_that_it_began_with(make_policy):
-    policy = make_policy()
-    episode = Episode(policy, "Play.")
-    policy.history = 0
-    for text in ("a", "b"):
-        episode.observe(text)
-        episode.reply(reply_of(policy, "1"))
-    assert len(episode.finish("terminated").segments) == 1
-    assert Episode(policy, "Play.").history == 0
+    assert (prompt.prefix, list(prompt.rest)) == (opening.prefix, expected)
 
 
 def test_a_prompt_that_would_not_fit_leaves_out_as_few_of_the_oldest_turns_as_it_must(make_policy):
@@ -137,35 +114,16 @@ def test_the_value_after_a_truncated_episode_is_that_of_the_cut_prompt(make_poli
     assert policy.bootstrap_values([trajectory]) == pytest.approx([expected], abs=1e-5)
 
 
-@pytest.mark.parametrize("history", [None, 0, 1])
-def test_turns_in_rows_of_their_own_are_credited_along_their_episode(make_policy, history):
-    policy = make_policy()
-    policy.history = history
-    _, trajectory = played(policy)
-    ppo = PPO(
-        policy,
-        PPOConfig(kl_coef=0.0, kl_coef_final=0.0, gamma=0.5, lam=0.5, whiten_advantages=False),
-    )
-    found = ppo.targets([trajectory]).advantages
-    # Each V is 0.5, so delta = 0 + 0.25 - 0.5, 1 + 0.25 - 0.5, 2 + 0.25 - 0.5, 3 - 0.5, and A_k = delta_k + A_k+1 / 4.
-    assert found.tolist() == pytest.approx([0.0859375, 1.34375, 2.375, 2.5])
-
-
 @torch.no_grad()
 def test_sampled_with_a_history_each_reply_has_the_log_probability_of_its_own_prompt(make_policy):
     policy = make_policy()
     policy.history = 1
-    sampler, episodes = Sampler(policy, 3), [Episode(policy, "Play.") for _ in range(3)]
+    sampler, episodes = Sampler(policy), [Episode(policy, "Play.") for _ in range(3)]
     for text in ("a", "a longer observation: 15.", "b", "c d"):
         prompts = [episode.observe(f"{text}{slot}") for slot, episode in enumerate(episodes)]
-        for slot, prompt in enumerate(prompts):
-            if prompt.restart is not None:
-                sampler.restart(slot, prompt.restart)
-        for episode, reply in zip(
-            episodes, sampler.reply([0, 1, 2], [each.ids for each in prompts]), strict=True
-        ):
-            whole = episode.whole_prompt()
-            before = [*(whole.restart or ()), *whole.ids]
+        replies = sampler.reply(prompts)
+        for episode, prompt, reply in zip(episodes, prompts, replies, strict=True):
+            before = [*prompt.prefix, *prompt.rest]
             output = policy.model(torch.tensor([[*before, *reply.ids]]))
             logprobs = output.logits[0, len(before) - 1 : -1].log_softmax(-1)
             found = logprobs.gather(1, torch.tensor(reply.ids)[:, None])[:, 0]
@@ -197,9 +155,3 @@ def test_demonstrations_are_cut_as_the_policy_would_see_them(make_policy):
     ]
     trained = [decode([token for token in row.labels if token != NOT_TRAINED]) for row in rows]
     assert trained == ["0<|end|>", "2<|end|>"], "each reply once, those of weight 0 never"
-
-
-def test_a_hint_is_given_on_the_prompt_that_the_policy_would_see(make_policy):
-    policy = make_policy()
-    policy.history = 0
-    assert prompt_after(policy, CONVERSATION) == policy.chat.opening("Play.", "c")  # type: ignore[arg-type]

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 import random
 
 import pytest
 import torch
 
 from llamagym_tui.engine.learning.packing import (
-    PackedTree,
     Row,
     batch_rows,
     forwards,
-    group_by_size,
     minibatches,
-    pack_into_trees,
 )
-from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.sampler import Reply
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory, Turn
-from llamagym_tui.engine.tokens.token_tree import ActionTrie, Branch, TokenTree
-from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
+from llamagym_tui.engine.tokens.token_tree import ActionTrie, Branch, ForwardLimits
 from tests.engine.tokens.test_tokenization import REWRITING, with_template
 
 
@@ -65,18 +59,6 @@ def test_a_turn_keeps_value_and_logprobs_of_the_moment_when_it_was_sampled(make_
         assert len(turn.branches) == 1
 
 
-def test_the_next_prompt_feeds_the_last_sampled_token_and_the_templates_suffix(make_policy):
-    policy = make_policy()
-    episode = Episode(policy, "Play.")
-    first = episode.observe("a")
-    assert first.restart is not None
-    reply = reply_of(policy, "ok")
-    episode.reply(reply)
-    second = episode.observe("b")
-    assert second.restart is None
-    assert second.ids == [reply.ids[-1], *policy.chat.continuation("b", ended=True)]
-
-
 def test_a_reward_belongs_whole_to_the_turn_that_earned_it(make_policy):
     trajectory = two_turns(make_policy()).finish("terminated")
     assert [turn.reward for turn in trajectory.turns] == [0.0, 1.0]
@@ -105,21 +87,9 @@ def test_a_reply_in_unusual_tokens_is_kept_and_continued_as_it_was_sampled(make_
         == '{"action": 1}'
     )
     follows = list(chat.continuation("b", ended=True))
-    assert episode.observe("b").ids == [chat.end_ids[0], *follows]
+    assert list(episode.observe("b").rest)[-len(follows) :] == follows
     (segment,) = episode.finish("terminated").segments
     assert segment.ids[-len(follows) - len(spelt) - 1 :] == [*spelt, chat.end_ids[0], *follows]
-
-
-def test_a_reply_that_ended_by_another_end_still_gets_the_templates_end(make_policy, tokenizer):
-    policy = make_policy()
-    changed = copy.deepcopy(tokenizer)
-    changed.eos_token = "<|pad|>"
-    policy.chat = ChatTokenizer(changed)
-    template_end, eos, _ = policy.chat.end_ids
-    episode = Episode(policy, "Play.")
-    episode.observe("a")
-    episode.reply(Reply([5, eos], [0.0, 0.0], 0.0, ended=True))
-    assert episode.observe("b").ids[:2] == [eos, template_end]
 
 
 def test_a_truncated_episode_keeps_its_true_final_observation_as_a_prompt(make_policy):
@@ -146,25 +116,9 @@ def test_a_template_that_rewrites_history_gets_one_segment_a_turn(make_policy, t
     episode.reply(reply_of(policy, "right"))
     trajectory = episode.finish("terminated")
     assert [len(segment.turns) for segment in trajectory.segments] == [1, 1]
-    assert prompt.restart is not None
-    whole = policy.chat.tokenizer.decode([*prompt.restart, *prompt.ids])
+    whole = policy.chat.tokenizer.decode([*prompt.prefix, *prompt.rest])
     assert "why" not in whole
     assert "left" in whole
-
-
-def test_where_history_is_rewritten_the_final_prompt_is_the_whole_conversation(
-    make_policy, tokenizer
-):
-    policy = make_policy()
-    policy.chat = with_template(tokenizer, REWRITING)
-    episode = Episode(policy, "Play.")
-    episode.observe("a")
-    episode.reply(reply_of(policy, "why</think>left"))
-    final = episode.finish("truncated", "b").final_prompt
-    assert final is not None
-    assert policy.chat.tokenizer.decode([*final.prefix, *final.ids]) == (
-        "<|system|>Play.<|end|><|user|>a<|end|><|assistant|>left<|end|><|user|>b<|end|><|assistant|>"
-    )
 
 
 def test_branches_are_where_admissible_replies_part():
@@ -195,11 +149,11 @@ def columns(part) -> list[int]:
 def test_decisions_are_predicted_from_the_column_before_theirs():
     turn = Turn(2, 4, (-0.3, -0.4), 0.0, 0.0, branches=(Branch(1, (7, 8)),))
     part = only(Row(Segment((1,), [10, 11, 12, 13], [turn]), 5))
-    assert part.trees.ids.tolist() == [[10, 11, 12]]
-    assert columns(part) == [1, 2]
+    assert part.trees[0].ids == [1, 10, 11, 12]
+    assert columns(part) == [2, 3]
     assert part.token_ids.tolist() == [12, 13]
     assert part.decision_turns.tolist() == [5, 5]
-    assert part.turns.columns.tolist() == [1]
+    assert part.turns.columns.tolist() == [2]
     assert part.old_logprobs.tolist() == pytest.approx([-0.3, -0.4])
     assert (part.branch_tokens.tolist(), part.branch_children.tolist()) == ([1], [[7, 8]])
 
@@ -217,16 +171,10 @@ def test_rows_that_begin_alike_share_what_they_begin_with():
     one = Row(Segment((1,), [10, 11, 12, 13], [Turn(2, 4, (-0.3, -0.4), 0.0, 0.0)]), 0)
     other = Row(Segment((1,), [10, 11, 14, 13], [Turn(2, 4, (-0.1, -0.2), 0.0, 0.0)]), 1)
     part = only(one, other, Row(one.segment, 2))
-    assert part.trees.ids.tolist() == [[10, 11, 12, 14]]
-    assert part.trees.depths.tolist() == [[0, 1, 2, 2]]
-    assert part.trees.visible[0].int().tolist() == [
-        [1, 0, 0, 0],
-        [1, 1, 0, 0],
-        [1, 1, 1, 0],
-        [1, 1, 0, 1],
-    ]
+    assert part.trees[0].ids == [1, 10, 11, 12, 14]
+    assert part.trees[0].depths == [0, 1, 2, 3, 3]
     assert list(zip(part.decision_turns.tolist(), columns(part), strict=True)) == [
-        (0, 1), (0, 2), (2, 1), (2, 2), (1, 1), (1, 3)
+        (0, 2), (0, 3), (2, 2), (2, 3), (1, 2), (1, 4)
     ]  # fmt: skip
 
 
@@ -235,9 +183,9 @@ def test_a_reply_that_was_chosen_by_score_brings_those_that_might_have_been():
     part = only(
         Row(Segment((1,), [10, 11, 7, 9, 2], [Turn(2, 5, (-0.1,) * 3, 0.0, 0.0, choice=choice)]), 4)
     )
-    assert part.trees.ids.tolist() == [[10, 11, 7, 9, 8]]
+    assert part.trees[0].ids == [1, 10, 11, 7, 9, 8]
     assert part.token_ids.tolist() == [7, 8, 2, 7, 9, 2]
-    assert columns(part) == [1, 2, 4, 1, 2, 3]
+    assert columns(part) == [2, 3, 5, 2, 3, 4]
     assert len(part.place_columns) == 4
     assert (part.decision_turns.tolist(), part.old_logprobs.tolist()) == (
         [4],
@@ -256,55 +204,6 @@ def test_minibatches_are_random_parts_that_hold_every_row_once():
     assert all(len({len(r.segment.ids) for r in part}) > 1 for part in parts)
 
 
-def test_rows_of_equal_prompts_are_drawn_together_where_that_is_asked_for():
-    turn = Turn(1, 2, (-0.5,), 0.0, 0.0)
-    rows = [Row(Segment((1,), [n % 10, 2], [turn]), n) for n in range(40)]
-
-    def drawn(*, by_prompt: bool) -> list[list[int]]:
-        parts = minibatches(rows, 10, random.Random(0), by_prompt=by_prompt)
-        return [[r.first_turn for r in part] for part in parts]
-
-    together = drawn(by_prompt=True)
-    assert sorted(n for part in together for n in part) == list(range(40))
-    assert len(together) == 4
-    assert sum(len({n % 10 for n in part}) for part in together) == 10
-    assert sum(len({n % 10 for n in part}) for part in drawn(by_prompt=False)) > 20
-
-
-def test_no_minibatch_is_of_short_episodes_or_of_one_time_alone():
-    rows = [row(4 if n % 2 else 40, 1, n) for n in range(80)]
-    for part in minibatches(rows, 20, random.Random(0)):
-        assert 5 <= sum(len(r.segment.ids) == 4 for r in part) <= 15
-        assert 5 <= sum(r.first_turn < 40 for r in part) <= 15
-
-
-def test_forwards_keep_prefixes_apart_and_sizes_together():
-    def packed(size: int) -> PackedTree:
-        tree = TokenTree()
-        tree.insert(list(range(size)))
-        return PackedTree(tree)
-
-    found = [
-        [len(each.tree) for each in group]
-        for group in group_by_size(map(packed, (400, 2000, 500, 400)), ForwardLimits(9000))
-    ]
-    assert found == [[2000], [500, 400, 400]]
-    few = group_by_size(map(packed, (20, 100, 150)), ForwardLimits(9000))
-    assert [[len(each.tree) for each in group] for group in few] == [[150, 100, 20]], (
-        "padding is less than a prefix"
-    )
-    assert [len(group) for group in group_by_size(map(packed, [10] * 5), ForwardLimits(20))] == [
-        2,
-        2,
-        1,
-    ]
-    rows = [row(4, 1, 0), row(4, 1, 1, prefix=(2,))]
-    assert [part.prefix for part in forwards(rows, ForwardLimits(1000), torch.device("cpu"))] == [
-        (1,),
-        (2,),
-    ]
-
-
 def test_a_forward_scores_no_more_tokens_than_allowed_also_where_rows_are_alike():
     alike = [row(9, 3, 3 * number) for number in range(5)]
     scored = [
@@ -318,32 +217,23 @@ def test_a_forward_scores_no_more_tokens_than_allowed_also_where_rows_are_alike(
     ] == [3]
 
 
-def test_a_tree_takes_any_row_up_to_some_size_and_then_those_alone_that_share_enough_with_it():
-    def row_of(*ids: int) -> Row:
-        return Row(Segment((), list(ids), [Turn(1, len(ids), (0.0,), 0.0, 0.0)]), 0)
-
-    def distinct(length: int, number: int) -> Row:
-        return row_of(*range(1000 * number, 1000 * number + length))
-
-    assert [len(each.rows) for each in pack_into_trees(distinct(41, n) for n in range(8))] == [
-        3,
-        3,
-        2,
-    ]
-    assert [len(each.rows) for each in pack_into_trees(distinct(401, n) for n in range(3))] == [
-        1,
-        1,
-        1,
-    ]
-    # 100 new columns next to 400: 100 * (400 + 800 + 100) is less than 400 * (400 + 400).
-    alike = [row_of(*range(300), *range(1000 * n, 1000 * n + 101)) for n in (1, 2)]
-    assert [len(each.rows) for each in pack_into_trees(alike)] == [2]
-    # 350 new columns: 350 * (400 + 800 + 350) is more.
-    apart = [row_of(*range(50), *range(1000 * n, 1000 * n + 351)) for n in (1, 2)]
-    assert [len(each.rows) for each in pack_into_trees(apart)] == [1, 1]
-
-
 def test_turns_are_numbered_through_a_batch_and_through_segments():
     one, two, three = (row(6, turns, 0).segment for turns in (1, 2, 1))
     trajectories = [Trajectory([one, two], "terminated"), Trajectory([three], "terminated")]
     assert [r.first_turn for r in batch_rows(trajectories)] == [0, 1, 3]
+
+
+def test_a_forward_is_as_large_as_a_flat_tree_or_its_rows_may_be():
+    alike = [
+        Row(Segment((1,), [10, number], [Turn(1, 2, (-0.5,), 0.0, 0.0)]), number)
+        for number in range(6)
+    ]
+
+    def sizes(*, flat: bool) -> list[int]:
+        limits = ForwardLimits(2, flat=flat)
+        return [len(part.turns.indices) for part in forwards(alike, limits, torch.device("cpu"))]
+
+    assert sizes(flat=True) == [1] * 6
+    prompts = [row(3, 1, number, prefix=(number,)) for number in range(4)]
+    parts = forwards(prompts, ForwardLimits(4), torch.device("cpu"))
+    assert [part.trees[0].row_tokens for part in parts] == [4, 4]

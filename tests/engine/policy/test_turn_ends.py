@@ -137,14 +137,8 @@ def test_no_reply_runs_into_the_next_turn(family: Family) -> None:
     assert list(policy.chat.end_ids) == ends
     first = family.ends.split()[0]
     templates_end = first if first in family.end + family.user else None
-    slots = range(8)
-    sampler = Sampler(policy, len(slots))
-    episodes = [Episode(policy, "") for _ in slots]
-    prompts = [episode.observe("a") for episode in episodes]
-    for slot, prompt in zip(slots, prompts, strict=True):
-        assert prompt.restart is not None
-        sampler.restart(slot, prompt.restart)
-    replies = sampler.reply(slots, [prompt.ids for prompt in prompts])
+    episodes = [Episode(policy, "") for _ in range(8)]
+    replies = Sampler(policy).reply([episode.observe("a") for episode in episodes])
     for episode, reply in zip(episodes, replies, strict=True):
         assert not set(reply.ids[:-1]) & set(ends)
         assert reply.ended == (reply.ids[-1] in ends)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-import numpy as np
 import pytest
+import torch
 
 from llamagym_tui.engine.tokens import flat_tree as module
 from llamagym_tui.engine.tokens.flat_tree import FlatTree, Queries, flat_tree
@@ -45,46 +45,31 @@ def paths(flat: FlatTree) -> list[list[int]]:
     return found
 
 
-def test_a_tree_made_breadth_first_stands_in_preorder_behind_its_prefix():
-    trees = [tree_of([10, 11], [20], [10, 12]), tree_of([30, 31])]
-    flat = flat_tree([1, 2], trees, np.array([1, 0, 0]), np.array([1, 2, 3]))
+def test_a_tree_made_breadth_first_stands_in_preorder():
+    tree = tree_of([1, 2], [1, 2, 10, 11], [1, 2, 20], [1, 2, 10, 12], [1, 2, 30, 31])
+    flat = flat_tree(tree, [7, 3, 5], torch.device("cpu"))
     assert flat.ids.tolist() == [1, 2, 10, 11, 12, 20, 30, 31]
     assert flat.positions.tolist() == [0, 1, 2, 3, 3, 2, 2, 3]
-    assert (flat.read.tolist(), flat.rows.tolist(), flat.columns.tolist()) == (
-        [4, 5, 7],
-        [0, 0, 1],
-        [3, 2, 1],
-    )
+    assert (flat.read.tolist(), flat.columns.tolist()) == ([3, 4, 7], [3, 5, 7])
     every = [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 4], [0, 1, 5], [0, 1, 6], [0, 1, 6, 7]]
     assert seen(flat.every) == every
-    assert seen(flat.last) == [every[4], every[5], every[7]]
+    assert seen(flat.last) == [every[3], every[4], every[7]]
 
 
-@pytest.mark.parametrize("prefix", [[], [7] * 3, [7] * 40])
+@pytest.mark.parametrize("prefix", [[], [7] * 40])
 def test_in_blocks_of_any_widths_each_query_sees_its_path_and_nothing_else(monkeypatch, prefix):
     monkeypatch.setattr(module, "FEWEST", 4)
     monkeypatch.setattr(module, "GATHERED", 0.5)
     draw = random.Random(3)
-    trees = [
-        tree_of(*([draw.randrange(3) for _ in range(draw.randrange(1, 30))] for _ in range(12)))
-        for _ in range(3)
-    ]
-    places = [
-        (row, column)
-        for row, tree in enumerate(trees)
-        for column in range(len(tree))
-        if draw.random() < 0.3
-    ]
-    flat = flat_tree(prefix, trees, *np.array(places).T)
+    tree = tree_of(
+        *([*prefix, *(draw.randrange(3) for _ in range(draw.randrange(1, 30)))] for _ in range(36))
+    )
+    read = [column for column in range(len(tree)) if draw.random() < 0.3]
+    flat = flat_tree(tree, read, torch.device("cpu"))
     assert len(flat.every.blocks) > 1, "widths differ"
     assert asked(flat.every) == list(range(len(flat.ids)))
-    assert asked(flat.last) == list(range(len(places)))
+    assert asked(flat.last) == list(range(len(read)))
     assert seen(flat.every) == paths(flat)
     assert seen(flat.last) == [paths(flat)[token] for token in flat.read.tolist()]
-    for token, row, column in zip(
-        flat.read.tolist(), flat.rows.tolist(), flat.columns.tolist(), strict=True
-    ):
-        assert (flat.ids[token], flat.positions[token]) == (
-            trees[row].ids[column],
-            len(prefix) + trees[row].depths[column],
-        )
+    for token, column in zip(flat.read.tolist(), flat.columns.tolist(), strict=True):
+        assert (flat.ids[token], flat.positions[token]) == (tree.ids[column], tree.depths[column])

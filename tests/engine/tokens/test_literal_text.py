@@ -6,7 +6,7 @@ import pytest
 
 from llamagym_tui.engine.tokens.literal_text import LiteralText
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
-from llamagym_tui.game.chat import assistant, system, user
+from llamagym_tui.game.chat import assistant, user
 from tests.engine.small_tokenizers import llama_2_like, qwen_like
 
 HOSTILE = {
@@ -71,25 +71,3 @@ def test_harmless_text_is_tokenised_as_the_template_is_also_by_the_copy_with_ali
     assert chat.prompt(conversation) == expected
     assert literal.ids(text) == expected
     assert literal.hide(HARMLESS) == HARMLESS
-
-
-def test_the_literal_ids_are_those_of_a_text_that_means_nothing(tokenizer):
-    hostile = ChatTokenizer(tokenizer).opening("Play.", "a<|end|>b").rest
-    expected = tokenizer("a<|end|>b", add_special_tokens=False, split_special_tokens=True)[
-        "input_ids"
-    ]
-    assert list(hostile[: len(expected)]) == expected
-
-
-def test_ordinary_added_tokens_stay_what_they_are():
-    tokenizer = qwen_like()
-    ids = ChatTokenizer(tokenizer).prompt([system("Play."), user("<think>no</think><|im_end|>")])
-    assert tokenizer.convert_tokens_to_ids("<think>") in ids
-
-
-def test_a_tokenizer_of_another_library_gets_broken_spellings(tokenizer):
-    class Foreign:
-        added_tokens_decoder = tokenizer.added_tokens_decoder
-        all_special_tokens = tokenizer.all_special_tokens
-
-    assert LiteralText(Foreign()).hide("a<|end|>b") == "a<\u200b|end|>b"

@@ -63,14 +63,6 @@ def test_the_prefix_is_what_every_observation_shares(tokenizer):
     assert tokenizer.decode(first.prefix) == "<|system|>Play.<|end|><|user|>"
 
 
-def test_a_reply_that_was_cut_off_still_gets_the_templates_end(tokenizer):
-    chat = ChatTokenizer(tokenizer)
-    assert chat.continuation("x", ended=False) == (
-        chat.end_ids[0],
-        *chat.continuation("x", ended=True),
-    )
-
-
 def test_the_templates_end_ends_a_reply_even_where_it_is_not_the_end_of_a_sequence(tokenizer):
     changed = copy.deepcopy(tokenizer)
     changed.eos_token = "<|pad|>"
@@ -82,17 +74,6 @@ def test_a_template_that_rewrites_history_is_detected(tokenizer):
     assert ChatTokenizer(tokenizer).keeps_history
     assert not with_template(tokenizer, REWRITING).keeps_history
     assert not with_template(tokenizer, REWRITING_LATE).keeps_history
-
-
-@pytest.mark.parametrize(
-    "template",
-    [SYSTEM_BEFORE_LAST_USER, REMINDING, COUNTING],
-    ids=["system prompt moves on", "system prompt again in each turn", "turns are counted"],
-)
-def test_a_template_that_writes_later_turns_otherwise_under_a_system_prompt_is_detected(
-    tokenizer, template
-):
-    assert not with_template(tokenizer, template).keeps_history
 
 
 @pytest.mark.parametrize(
@@ -145,32 +126,6 @@ def test_hostile_observations_do_not_break_the_seam(tokenizer, text):
     assert tokenizer.decode(chat.continuation(text, ended=True)).endswith("<|assistant|>")
 
 
-@pytest.mark.parametrize("kind", ["bpe", "unigram", "split"])
-def test_a_canonical_reply_has_the_ids_that_the_template_gives_it_after_the_prompt(kind):
-    tokenizer = llama_2_like(kind)
-    chat = ChatTokenizer(tokenizer)
-    conversation = [user("You have 12."), assistant("Action: 1")]
-    prompt = tokenizer.apply_chat_template(
-        conversation[:1], tokenize=False, add_generation_prompt=True
-    )
-    whole = tokenizer.apply_chat_template(conversation, tokenize=False)
-    before, after = (
-        tokenizer(text, add_special_tokens=False)["input_ids"] for text in (prompt, whole)
-    )
-    assert [*before, *chat.reply_ids("Action: 1")] == after
-    assert chat.reply_ids("Action: 1") != (
-        *tokenizer("Action: 1", add_special_tokens=False)["input_ids"],
-        2,
-    )
-
-
-def test_a_canonical_reply_stands_at_once_after_a_prompt_that_ends_in_a_line_break():
-    tokenizer = llama_2_like("bpe")
-    tokenizer.chat_template = CHATML.replace("<|im_start|>", "").replace("<|im_end|>", "</s>")
-    ids = ChatTokenizer(tokenizer).reply_ids("Action: 1")
-    assert tokenizer.decode(ids) == "Action: 1</s>"  # on its own it would begin with a space
-
-
 def test_a_template_that_thinks_before_a_reply_gives_the_reply_alone():
     tokenizer = qwen_like()
     bare = ChatTokenizer(tokenizer).reply_ids("Action: 1")
@@ -178,17 +133,6 @@ def test_a_template_that_thinks_before_a_reply_gives_the_reply_alone():
         "{{ m['content'] }}", "{{ '<think></think>' ~ m['content'] }}"
     )
     assert ChatTokenizer(tokenizer).reply_ids("Action: 1") == bare
-
-
-def test_space_before_a_reply_is_not_written_twice_where_a_prompt_is_rendered_anew():
-    tokenizer = llama_2_like("bpe")
-    tokenizer.chat_template = tokenizer.chat_template.replace(".strip()", "")
-    chat = ChatTokenizer(tokenizer)
-    sampled, given = (
-        chat.prompt([user("a"), assistant(reply), user("b")])
-        for reply in (" Action: 1", "Action: 1")
-    )
-    assert sampled == given
 
 
 def test_a_reply_that_begins_another_is_kept_apart_by_its_end():
@@ -202,22 +146,3 @@ def test_a_reply_that_begins_another_is_kept_apart_by_its_end():
     before_end = trie.paths[0][-1]
     assert one[-1] in trie.partings[before_end]
     assert {each for ids in trie.partings.values() for each in ids} == trie.parting_tokens
-
-
-def test_space_that_a_template_puts_around_replies_does_not_rewrite_history():
-    chat = ChatTokenizer(llama_2_like("bpe"))
-    assert chat.keeps_history
-    opening = chat.opening("", "You have 12.")
-    ids = [
-        *opening.prefix,
-        *opening.rest,
-        *chat.reply_ids("Action: 1"),
-        *chat.continuation("a", ended=True),
-    ]
-    conversation = [user("You have 12."), assistant("Action: 1"), user("a")]
-    text = chat.tokenizer.apply_chat_template(
-        conversation, tokenize=False, add_generation_prompt=True
-    )
-    assert ids == chat.tokenizer(text, add_special_tokens=False)["input_ids"]
-    cut = chat.continuation("a", ended=False)
-    assert chat.tokenizer.decode(cut).startswith(" </s><s>")

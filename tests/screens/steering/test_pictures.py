@@ -18,6 +18,7 @@ from llamagym_tui.protocol.events import (
     SettingsChanged,
     UpdateFinished,
 )
+from llamagym_tui.screens.metrics.metrics import FigureList
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from tests import fakes
 from tests.screens.conftest import MakeApp
@@ -72,7 +73,10 @@ def updates() -> Iterator[AnyEvent]:
 def test_metrics(snap_compare: Any, make_app: MakeApp):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "episode 20,480")
-        await pilot.press("m", *["down"] * 10)
+        await pilot.press("m")
+        await sees(pilot, "clip frac")
+        figures = pilot.app.screen.query_one(FigureList)
+        figures.highlighted = figures.get_option_index("clip_fraction")
         await sees(pilot, "26.0%  above its")
 
     assert snap_compare(

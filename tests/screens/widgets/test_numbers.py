@@ -1,16 +1,11 @@
 """Curves as bars of text."""
 
-from llamagym_tui.screens.widgets.numbers import plain, spark, spark_rows
+from llamagym_tui.screens.widgets.numbers import plain, spark
 
 
-def test_bars_of_two_rows_are_filled_from_below_and_as_wide_as_wanted() -> None:
-    """Of 16 steps the lowest value has the first, 8/15 the ninth, and the highest all; NaN stands at the bottom."""
-    assert spark_rows([0.0, 7.0, 8.0, 15.0, float("nan")], 6, 2) == ["  ▁█  ", "▁███▁ "]
-
-
-def test_a_curve_of_one_row_has_no_blanks_and_fits_what_else_is_drawn() -> None:
+def test_a_curve_of_one_row_has_its_lowest_and_highest_value_at_the_ends() -> None:
     assert spark([0.0, 1.0], 4) == "▁█"
-    assert spark([0.0, 1.0], 4, fitted=[7.0]) == "▁▂"
+    assert spark([0.0, 7.0, 3.0, float("nan")], 4) == "▁█▄▁"
     assert spark([], 4) == ""
 
 

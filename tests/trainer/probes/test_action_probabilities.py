@@ -46,9 +46,7 @@ def test_probabilities_of_the_score_policy_are_those_that_its_sampler_draws_from
     prompt = policy.chat.opening("Play.", "a b")
     (found,) = probabilities_of_actions(policy, [prompt])
     assert sum(found) == pytest.approx(1.0)
-    sampler = Sampler(policy, 1)
-    sampler.restart(0, prompt.prefix)
-    [reply] = sampler.reply([0], [list(prompt.rest)])
+    [reply] = Sampler(policy).reply([prompt])
     assert reply.choice is not None
     assert found[reply.choice.chosen] == pytest.approx(
         float(torch.tensor(reply.choice.logprob).exp()), abs=1e-4

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from llamagym_tui.config import GenerationConfig, LoraConfig
 from llamagym_tui.engine.model.forward import Backbone
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
-from llamagym_tui.engine.policy.fixed_trunk import share_of_known, states_of
+from llamagym_tui.engine.policy.memory import PromptMemory, states_of
 from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.sampler import Sampler
 from llamagym_tui.engine.tokens.tokenization import Opening
 from tests.engine.conftest import REPLIES, tiny_llama
 
@@ -43,22 +45,42 @@ def test_prompts_that_are_read_together_have_the_states_of_each_alone(tokenizer)
 def test_what_prompts_have_in_common_is_read_once(tokenizer, monkeypatch) -> None:
     policy = narrow_policy(tokenizer)
     read: list[int] = []
-    plain = Backbone.encode_trees
+    plain = Backbone.encode_tree
 
-    def encode_trees(backbone, prefix, trees, *more):
-        read.extend(map(len, trees.trees))
-        return plain(backbone, prefix, trees, *more)
+    def encode_tree(backbone, tree, columns):
+        read.append(len(tree))
+        return plain(backbone, tree, columns)
 
-    monkeypatch.setattr(Backbone, "encode_trees", encode_trees)
+    monkeypatch.setattr(Backbone, "encode_tree", encode_tree)
     states_of(policy, PROMPTS, policy.trie)
     replies = len(policy.trie.tree)
-    # Behind (1, 2) the prompts have 5, 6, 7, 4, then 8, 7, 9; behind (1, 3) they have three tokens.
-    assert sorted(read) == [3 + replies, 7 + 4 * replies]
+    # 1; behind it 2 with 5, 6, 7, 4, then 8, 7, 9; and 3 with three tokens.
+    assert read == [1 + 8 + 4 + 5 * replies]
+    states_of(policy, PROMPTS, policy.trie)
+    assert len(read) == 1, "remembered"
 
 
-def test_which_prompts_were_read_is_known(tokenizer) -> None:
+def test_another_version_of_trained_weights_remembers_nothing(make_policy) -> None:
+    policy = make_policy()
+    sampler = Sampler(policy)
+    prompt = policy.chat.opening("Play.", "x")
+    sampler.reply([prompt, prompt])
+    sampler.reply([prompt])
+    assert sampler.memory.take_share() == pytest.approx(2 / 3)
+    with torch.no_grad():
+        policy.model.v_head.out.bias += 1
+        policy.model.causal_lm.get_input_embeddings().weight += 1
+    policy.version += 1
+    before = float(sampler.reply([prompt])[0].value)
+    assert sampler.memory.take_share() == 0
+    assert before == pytest.approx(sampler.reply([prompt])[0].value)
+
+
+def test_a_full_memory_is_emptied(tokenizer) -> None:
     policy = narrow_policy(tokenizer)
-    assert share_of_known(policy, PROMPTS, policy.trie) == 0
-    states_of(policy, PROMPTS[:4], policy.trie)
-    assert share_of_known(policy, [PROMPTS[4], PROMPTS[0], PROMPTS[0]], policy.trie) == 0.25
-    assert share_of_known(policy, PROMPTS, policy.trie) == 1
+    memory = PromptMemory(1_200)
+    for prompt in PROMPTS:
+        states_of(policy, [prompt], policy.trie, memory)
+    memory.take_share()
+    states_of(policy, PROMPTS[:1], policy.trie, memory)
+    assert memory.take_share() == 0
