@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import gymnasium
 import numpy as np
 import peft
@@ -16,10 +14,10 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.config import LoraConfig, PPOConfig
 from llamagym_tui.engine.llamagym_loop import generation_settings, ppo_settings
 from llamagym_tui.engine.model.sources import bundled_model_path
-from llamagym_tui.errors import ConfigError, ModelLoadError, NoModelError, PromptTooLongError
+from llamagym_tui.errors import ConfigError, NoModelError, PromptTooLongError
 from tests.engine.conftest import loop_of, tiny_llama
 from tests.llamagym_agent import SeedAgent
-from tests.text_env import ChestAgent, ChestEnv, CommandAgent
+from tests.text_env import ChestEnv, CommandAgent
 
 
 @pytest.mark.filterwarnings("ignore:top_p")
@@ -94,22 +92,6 @@ def test_a_greedy_or_evaluated_turn_keeps_its_episode_out_of_the_batch():
     assert len(chosen) == 1
 
 
-def test_the_conversation_and_the_rewards_are_those_of_the_episode_under_way():
-    loaded = load_model_and_tokenizer("bundled", "cpu")
-    agent = BlackjackAgent(loaded.model, loaded.tokenizer)
-    assert [message["role"] for message in agent.current_episode_messages] == ["system"]
-    agent.act((12, 5, 0))
-    agent.assign_reward(0.5)
-    assert [message["role"] for message in agent.current_episode_messages] == [
-        "system",
-        "user",
-        "assistant",
-    ]
-    assert agent.current_episode_rewards == [0.5]
-    agent.terminate_episode()
-    assert (len(agent.current_episode_messages), agent.current_episode_rewards) == (1, [])
-
-
 def test_a_saved_agent_loads_by_its_path_with_its_value_head(tmp_path):
     loaded = load_model_and_tokenizer("bundled", "cpu")
     agent = BlackjackAgent(loaded.model, loaded.tokenizer)
@@ -119,19 +101,6 @@ def test_a_saved_agent_loads_by_its_path_with_its_value_head(tmp_path):
     both = zip(agent.model.state_dict().values(), again.model.state_dict().values(), strict=True)
     assert all(torch.equal(a, b) for a, b in both)
     assert again.tokenizer.chat_template == loaded.tokenizer.chat_template
-
-
-def test_in_eval_nothing_is_collected():
-    loaded = load_model_and_tokenizer("bundled", "cpu")
-    agent = BlackjackAgent(loaded.model, loaded.tokenizer, None, None, {"batch_size": 1})
-    agent.eval()
-    agent.act((12, 5, 0))
-    assert agent.terminate_episode() == {}
-    agent.train()
-    agent.act((12, 5, 0))
-    assert agent.terminate_episode(train=False) == {}
-    agent.act((12, 5, 0))
-    assert agent.terminate_episode()["episodes"] == 1
 
 
 class MuteAgent(BlackjackAgent):
@@ -222,78 +191,12 @@ def test_every_name_of_the_dictionaries_is_obeyed_or_refused_by_name(tokenizer, 
         BlackjackAgent(tiny_llama(len(tokenizer)), tokenizer, **given)
 
 
-def test_ids_of_transformers_that_change_nothing_are_taken(tokenizer):
-    end = tokenizer.eos_token_id
-    ids = {"pad_token_id": end, "eos_token_id": [end], "top_k": 0, "top_p": 1.0, "do_sample": True}
-    agent = BlackjackAgent(tiny_llama(len(tokenizer)), tokenizer, generate_config_dict=ids)
-    assert end in loop_of(agent).policy.chat.end_ids
-
-
-def test_what_is_given_without_a_model_is_refused_by_name(tokenizer):
-    with pytest.raises(
-        ConfigError, match="tokenizer, device, ppo_config_dict would have no effect"
-    ):
-        BlackjackAgent(None, tokenizer, "cpu", ppo_config_dict={})
-
-
 def test_quantized_weights_are_not_moved_in_silence(tokenizer, monkeypatch):
     lm = tiny_llama(len(tokenizer))
     lm.is_quantized = True
     monkeypatch.setattr("llamagym_tui.engine.llamagym_loop.resolve_device", lambda device: "meta")
     with pytest.raises(ConfigError, match="stay where they were loaded, on cpu, and not on meta"):
         BlackjackAgent(lm, tokenizer, "meta")
-
-
-def test_accumulated_steps_are_a_larger_minibatch():
-    settings = ppo_settings(
-        {"batch_size": 64, "mini_batch_size": 16, "ppo/gradient_accumulation_steps": 4},
-        use_target_kl=False,
-    )
-    assert (settings.batch_size, settings.mini_batch_size) == (64, 64)
-    settings = ppo_settings({"gradient_accumulation_steps": 2}, use_target_kl=False)
-    assert settings.mini_batch_size == 2 * PPOConfig().mini_batch_size
-    with pytest.raises(ConfigError, match="gradient_accumulation_steps takes a whole number"):
-        ppo_settings({"gradient_accumulation_steps": 0}, use_target_kl=False)
-
-
-@pytest.mark.parametrize(
-    ("generate", "ppo", "batch"),
-    [
-        ({"max_new_tokens": 4}, None, (16, 16)),
-        (None, {"learning_rate": 1e-5}, (16, 16)),
-        ({}, {"ppo/batch_size": 8}, (8, 8)),
-        (None, {"mini_batch_size": 4}, (16, 4)),
-        (None, None, (PPOConfig().batch_size, PPOConfig().mini_batch_size)),
-    ],
-)
-def test_the_batch_of_llamagyms_dictionaries_is_llamagyms_where_they_name_none(
-    tokenizer, generate, ppo, batch
-):
-    agent = BlackjackAgent(tiny_llama(len(tokenizer)), tokenizer, None, generate, ppo)
-    settings = agent._with_model().learner.config
-    assert (settings.batch_size, settings.mini_batch_size) == batch
-
-
-def test_a_rate_that_is_given_stays_where_it_was_given():
-    settings = ppo_settings(
-        {"learning_rate": 1e-5, "init_kl_coef": 0.2, "entropy_coef": 0.5}, use_target_kl=False
-    )
-    assert (settings.lr_final, settings.kl_coef_final, settings.entropy_coef_final) == (
-        1e-5,
-        0.2,
-        0.5,
-    )
-    assert ppo_settings({"lr": 1e-3, "lr_final": 1e-4}, use_target_kl=False).lr_final == 1e-4
-
-
-def test_what_is_no_model_and_a_missing_device_get_a_sentence():
-    loaded = load_model_and_tokenizer("bundled", "cpu")
-    with pytest.raises(ConfigError, match="not str"):
-        BlackjackAgent("bundled", loaded.tokenizer)
-    with pytest.raises(ConfigError, match="needs its tokenizer"):
-        BlackjackAgent(loaded.model)
-    with pytest.raises(ModelLoadError, match="xpu"):
-        BlackjackAgent(loaded.model, loaded.tokenizer, "xpu:0")
 
 
 @pytest.mark.filterwarnings("ignore:top_p", "ignore:Setting `save_embedding_layers`")
@@ -327,15 +230,6 @@ def test_a_model_made_as_llamagyms_example_makes_it_plays_learns_and_is_saved(tm
     assert (tmp_path / "adapter_model.safetensors").is_file()
     again = load_model_and_tokenizer(str(tmp_path), "cpu")
     assert len(again.tokenizer) == again.model.causal_lm.config.vocab_size == len(tokenizer)
-
-
-def test_eight_bits_are_requested_of_transformers(monkeypatch):
-    def loads(name, **given):
-        raise RuntimeError(f"8 bits: {given['quantization_config'].load_in_8bit}")
-
-    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", loads)
-    with pytest.raises(RuntimeError, match="8 bits: True"):
-        AutoModelForCausalLMWithValueHead.from_pretrained(bundled_model_path(), load_in_8bit=True)
 
 
 def mean_return(agent: Agent, env: gymnasium.Env, episodes: int) -> float:
@@ -393,20 +287,6 @@ def test_a_prompt_that_the_model_cannot_read_is_refused_before_anything_is_added
     )
 
 
-def test_an_episode_with_a_reward_that_is_not_finite_is_not_trained_on():
-    loaded = load_model_and_tokenizer("bundled", "cpu")
-    agent = BlackjackAgent(loaded.model, loaded.tokenizer, None, None, {"batch_size": 1})
-    agent.act((12, 5, 0))
-    with pytest.warns(
-        UserWarning, match=r"environment 0, turn 1 is nan: its episode is not trained on"
-    ):
-        agent.assign_reward(float("nan"))
-    assert agent.terminate_episode() == {}
-    agent.act((12, 5, 0))
-    agent.assign_reward(1.0)
-    assert agent.terminate_episode()["mean_return"] == 1.0
-
-
 def test_a_reward_that_is_no_number_is_refused_and_an_array_of_one_number_is_that_number(tokenizer):
     agent = BlackjackAgent(tiny_llama(len(tokenizer)), tokenizer, None, {"max_new_tokens": 4})
     agent.act((12, 5, 0))
@@ -458,35 +338,6 @@ def test_what_an_agent_learns_follows_its_seed_whatever_was_drawn_before(tokeniz
         found.append(learnt(seed))
     assert all(map(torch.equal, found[0], found[1]))
     assert not all(map(torch.equal, found[0], found[2]))
-
-
-def test_infos_reach_prompts_and_refused_actions_are_counted_apart(tokenizer):
-    agent = ChestAgent(
-        tiny_llama(len(tokenizer)), tokenizer, None, {"max_new_tokens": 4}, {"batch_size": 1000}
-    )
-    env = ChestEnv()
-    observation, info = env.reset()
-    action = agent.act(observation, info)
-    observation, reward, _, _, info = env.step(action)
-    agent.assign_reward(reward, info)
-    agent.terminate_episode(truncated=True, final_observation=observation, final_info=info)
-    (trajectory,) = loop_of(agent).batch
-    assert trajectory.turns[0].refused
-    assert not trajectory.turns[0].parse_failed
-    for segment in (trajectory.segments[0], trajectory.final_prompt):
-        assert "You can: take key, go north." in tokenizer.decode(segment.ids)
-
-
-def test_the_first_exception_of_an_agents_own_reading_is_warned_of_once():
-    class Wrong(BlackjackAgent):
-        def extract_action(self, response: str) -> int:
-            raise ZeroDivisionError("by nothing")
-
-    loaded = load_model_and_tokenizer("bundled", "cpu")
-    agent = Wrong(loaded.model, loaded.tokenizer)
-    with pytest.warns(UserWarning, match="by nothing") as warned:
-        assert list(map(agent.act, [(12, 5, 0), (13, 5, 0)])) == [agent.fallback_action] * 2
-    assert [Path(warning.filename).name for warning in warned] == ["test_llamagym_loop.py"]
 
 
 def test_the_score_policy_acts_by_what_each_turn_allows(tokenizer):

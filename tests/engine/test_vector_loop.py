@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from llamagym_tui import Agent, load_model_and_tokenizer
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.errors import ConfigError, EnvError
+from llamagym_tui.errors import EnvError
 from llamagym_tui.vector import EpisodeEnd, VectorEpisodes
 from tests.engine.conftest import loop_of
 from tests.text_env import ChestAgent, ChestEnv
@@ -130,41 +130,12 @@ def test_rewards_ends_and_final_observations_reach_their_own_environments_episod
     assert found[3] == [((31.0, 32.0), "truncated", "3, rung 2")] * times
 
 
-def test_an_environment_that_only_resets_takes_no_turn():
-    envs, agent = ladders(AutoresetMode.NEXT_STEP), agent_of(LadderAgent)
-    episodes = VectorEpisodes(envs)
-    observations, _ = envs.reset()
-    assert episodes.turns(observations) == [(1, 0), (2, 0), (3, 0)]
-    for _ in range(2):
-        step = envs.step([0, 0, 0])
-        ends = episodes.ends(*step)
-    assert ends == [EpisodeEnd(0, False, (1, 2)), EpisodeEnd(2, True, (3, 2))]
-    assert episodes.turns(step[0]) == [None, (2, 2), None]
-    assert agent.act(episodes.turns(step[0])) == [0, 0, 0]
-    agent.assign_reward([5.0, 1.0, 5.0])
-    assert [slot.rewards for slot in loop_of(agent).slots] == [[], [1.0], []]
-
-
 def test_a_reward_without_a_turn_is_left_out_also_while_an_episode_is_under_way():
     agent = agent_of(LadderAgent)
     agent.act([(1, 0), (2, 0)])
     agent.act([(1, 1), None])
     agent.assign_reward(np.array([1.0, 7.0]))
     assert [slot.rewards for slot in loop_of(agent).slots] == [[1.0], []]
-
-
-def test_a_step_in_which_every_environment_only_resets_earns_nothing():
-    agent = agent_of(LadderAgent)
-    ended = play(agent, SyncVectorEnv([lambda: LadderEnv(1, 1), lambda: LadderEnv(2, 1)]), steps=5)
-    assert [end.env for end in ended] == [0, 1] * 3
-    assert [trajectory.episode_return for trajectory in loop_of(agent).batch] == [11.0, 21.0] * 3
-
-
-def test_an_episode_that_is_both_over_and_cut_off_is_over():
-    envs = SyncVectorEnv([lambda: gymnasium.wrappers.TimeLimit(LadderEnv(1, 1), 1)])
-    envs.reset()
-    (end,) = VectorEpisodes(envs).ends(*envs.step([0]))
-    assert not end.truncated
 
 
 def test_a_reset_in_the_same_step_without_a_final_observation_is_refused():
@@ -201,28 +172,6 @@ def test_a_vector_of_blackjack_tables_is_played_and_trained():
     assert len(ended) > 8
 
 
-def test_what_does_not_belong_together_is_refused():
-    agent = agent_of(LadderAgent)
-    with pytest.raises(ConfigError, match="before act"):
-        agent.assign_reward([1.0, 1.0])
-    agent.act([(1, 0), (2, 0)])
-    with pytest.raises(ConfigError, match="as many rewards"):
-        agent.assign_reward(1.0)
-    with pytest.raises(ConfigError, match="as many rewards"):
-        agent.assign_reward([1.0])
-    with pytest.raises(ConfigError, match="name the one that ended"):
-        agent.terminate_episode()
-    with pytest.raises(ConfigError, match="no environment 2"):
-        agent.terminate_episode(env=2)
-    with pytest.raises(ConfigError, match="keep a place"):
-        agent.act([(1, 1)])
-    agent.terminate_episode(env=0)
-    with pytest.raises(ConfigError, match="after terminate_episode"):
-        agent.assign_reward([1.0, 1.0])
-    agent.terminate_episode(env=1)
-    assert agent.act((1, 0)) == 0
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_each_environments_info_reaches_its_prompt_and_its_turn(mode):
     envs = SyncVectorEnv(
@@ -252,11 +201,3 @@ def test_each_environments_info_reaches_its_prompt_and_its_turn(mode):
     assert ["wait" in text for text in finals] == [True, False], (
         "what the attic allows, not the hall after its reset"
     )
-
-
-def test_an_info_that_one_environment_has_is_no_other_ones():
-    infos = {"hint": np.array([5, 0, 7]), "_hint": np.array([True, False, True])}
-    infos["inner"] = {"deep": np.array([1, 2, 3]), "_deep": np.array([False, True, True])}
-    infos["_inner"] = np.array([False, True, False])
-    found = VectorEpisodes(ladders(AutoresetMode.NEXT_STEP)).infos(infos)
-    assert found == [{"hint": 5}, {"inner": {"deep": 2}}, {"hint": 7}]

@@ -14,7 +14,6 @@ import pytest
 import torch
 from msgspec.structs import replace as replaced
 
-from llamagym_tui.engine.learning import checkpoint
 from llamagym_tui.engine.learning.checkpoint import (
     keep_checkpoint,
     keep_with_reference,
@@ -120,38 +119,6 @@ def test_a_warm_start_is_taken_back_to_the_bit_and_so_is_the_reference(
     assert torch.equal(ppo.targets(episodes).reference_logprobs, reference)
 
 
-def test_the_good_checkpoint_stays_while_the_latest_moves_on_and_shares_its_files_until_then(
-    make_policy, tmp_path
-):
-    policy = make_policy()
-    ppo = PPO(policy, QUICK)
-    save_checkpoint(tmp_path, policy, ppo, {"episodes": 1})
-    keep_checkpoint(tmp_path)
-    latest, good = (tmp_path / name / "learner.safetensors" for name in ("model", "good"))
-    assert latest.samefile(good)
-    before = good.read_bytes()
-    ppo.update(collect(policy))
-    save_checkpoint(tmp_path, policy, ppo, {"episodes": 2})
-    assert good.read_bytes() == before != latest.read_bytes()
-    assert load_checkpoint(tmp_path, policy, ppo).counters == {"episodes": 2}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["good", "model", "model.old"]
-
-
-def test_where_files_cannot_be_linked_they_are_copied(make_policy, tmp_path, monkeypatch):
-    def refuse(*paths: object) -> None:
-        raise OSError(1, "Operation not permitted")
-
-    policy = make_policy()
-    ppo = PPO(policy, QUICK)
-    save_checkpoint(tmp_path, policy, ppo, {})
-    monkeypatch.setattr(os, "link", refuse)
-    keep_checkpoint(tmp_path)
-    assert not (tmp_path / "model" / "learner.safetensors").samefile(
-        tmp_path / "good" / "learner.safetensors"
-    )
-    roll_back(tmp_path, policy, ppo)
-
-
 class Crash(BaseException):
     """The process dies here."""
 
@@ -192,36 +159,6 @@ def test_a_crash_between_two_renamings_leaves_both_checkpoints_whole(
     keep_checkpoint(tmp_path)
     assert load_checkpoint(tmp_path, policy, ppo).counters == {"episodes": 3}
     assert {path.name for path in tmp_path.iterdir()} == {"good", "model", "model.old"}
-
-
-def test_without_a_good_checkpoint_a_roll_back_is_refused_and_changes_nothing(
-    make_policy, tmp_path
-):
-    policy = make_policy()
-    ppo = PPO(policy, QUICK)
-    save_checkpoint(tmp_path, policy, ppo, {})
-    before = weights(policy)
-    with pytest.raises(RunStoreError, match="no good checkpoint to roll back to yet"):
-        roll_back(tmp_path, policy, ppo)
-    assert torch.equal(weights(policy), before)
-    assert policy.version == 0
-
-
-@pytest.mark.parametrize("name", ["model", "model.old", "good", "good.old"])
-def test_a_checkpoint_is_never_written_or_removed_through_a_link(make_policy, tmp_path, name):
-    run, victim = tmp_path / "run", tmp_path / "victim"
-    for folder in (run, victim):
-        folder.mkdir()
-    (victim / "learner.msgpack").write_text("theirs")
-    (run / name).symlink_to(victim)
-    policy = make_policy()
-    for _ in range(2):
-        save_checkpoint(run, policy, PPO(policy, QUICK), {})
-        keep_checkpoint(run)
-    assert [path.name for path in victim.iterdir()] == ["learner.msgpack"]
-    assert (victim / "learner.msgpack").read_text() == "theirs"
-    assert not (run / "model").is_symlink()
-    assert not (run / "good").is_symlink()
 
 
 @pytest.fixture(scope="module")
@@ -310,20 +247,6 @@ def test_where_latest_and_previous_are_broken_the_last_good_one_is_taken_and_the
         load_checkpoint(run_dir, policy, ppo)
 
 
-def test_a_latest_checkpoint_that_was_deleted_is_named_and_nothing_else_is_touched(
-    three_checkpoints,
-):
-    policy, ppo, run_dir = vars(three_checkpoints).values()
-    shutil.rmtree(run_dir / "model")
-    (run_dir / "model.unreadable").mkdir()
-    note = load_checkpoint(run_dir, policy, ppo).note
-    assert (
-        note
-        == "The latest checkpoint is missing; the run goes on from the one before it, of update 2."
-    )
-    assert (run_dir / "model.unreadable").is_dir()
-
-
 def test_an_optimizer_of_another_shape_is_refused(three_checkpoints, make_policy):
     policy, ppo, run_dir = vars(three_checkpoints).values()
     shutil.rmtree(run_dir / "model.old")
@@ -331,26 +254,6 @@ def test_an_optimizer_of_another_shape_is_refused(three_checkpoints, make_policy
     ppo.steps._head.reverse()
     with pytest.raises(RunStoreError, match="its optimizer belongs to other weights"):
         load_checkpoint(run_dir, policy, ppo)
-
-
-def test_an_adapter_is_refused_in_a_sentence_where_all_weights_are_trained(make_policy, tmp_path):
-    policy = make_policy(lora=True)
-    save_checkpoint(tmp_path, policy, PPO(policy, QUICK), {})
-    other = make_policy()
-    with pytest.raises(RunStoreError, match="its weights are not those of this model and adapter"):
-        load_checkpoint(tmp_path, other, PPO(other, QUICK))
-
-
-def test_a_good_checkpoint_that_is_broken_changes_nothing_when_it_is_rolled_back_to(
-    three_checkpoints,
-):
-    policy, ppo, run_dir = vars(three_checkpoints).values()
-    cut(run_dir / "good" / "learner.safetensors")
-    before = weights(policy)
-    with pytest.raises(RunStoreError, match="its files are damaged"):
-        roll_back(run_dir, policy, ppo)
-    assert torch.equal(weights(policy), before)
-    assert (policy.version, ppo.updates) == (3, 3)
 
 
 class Runs:
@@ -365,51 +268,6 @@ def test_no_pickle_in_a_checkpoint_runs(three_checkpoints, monkeypatch, tmp_path
         (run_dir / "model" / name).write_bytes(pickle.dumps(Runs()))
     assert load_checkpoint(run_dir, policy, ppo).counters == {"update": 2}
     assert not (tmp_path / "ran").exists()
-
-
-def test_leftovers_of_a_crash_are_cleaned_when_a_run_is_opened(three_checkpoints):
-    policy, _, run_dir = vars(three_checkpoints).values()
-    save_start(run_dir, policy)
-    whole = {path.name for path in run_dir.iterdir()}
-    for name in (
-        "good.old",
-        "start.old",
-        ".llamagym-0123456789abcdef.partial",
-    ):
-        (run_dir / name).mkdir()
-        (run_dir / name / "half").write_text("half")
-    load_start(run_dir, policy)
-    assert {path.name for path in run_dir.iterdir()} == whole
-    (run_dir / "good").rename(
-        run_dir / "good.old"
-    )  # all that a crash between two renamings has left
-    load_start(run_dir, policy)
-    assert {path.name for path in run_dir.iterdir()} == whole
-
-
-def test_files_and_folders_are_on_the_disk_before_and_after_they_are_renamed(
-    make_policy, tmp_path, monkeypatch
-):
-    done: list[tuple[str, str]] = []
-    sync, rename = os.fsync, os.replace
-
-    def synced(descriptor: int) -> None:
-        done.append(("sync", Path(os.readlink(f"/proc/self/fd/{descriptor}")).name))
-        sync(descriptor)
-
-    def renamed(source: Path, target: Path) -> None:
-        done.append(("rename", Path(target).name))
-        rename(source, target)
-
-    policy = make_policy()
-    monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(os, "replace", renamed)
-    save_checkpoint(tmp_path, policy, PPO(policy, QUICK), {})
-    at = done.index(("rename", "model"))
-    files = {path.name for path in (tmp_path / "model").iterdir()}
-    assert {name for what, name in done[:at] if what == "sync"} >= files
-    assert done[at - 1][1].startswith(".llamagym-")
-    assert done[at + 1] == ("sync", tmp_path.name)
 
 
 @pytest.mark.parametrize("write", [save_checkpoint, keep_checkpoint])
@@ -430,39 +288,3 @@ def test_a_full_disk_leaves_no_half_written_folder_and_says_so_in_words_of_ours(
         write(*((run_dir, policy, ppo, {}) if write is save_checkpoint else (run_dir,)))
     assert sorted(path.name for path in run_dir.iterdir()) == before
     assert load_checkpoint(run_dir, policy, ppo).counters == {"update": 3}
-
-
-def test_randomness_of_another_kind_of_device_begins_at_a_place_that_no_earlier_version_has_used(
-    make_policy,
-):
-    drawn = []
-    for version in (0, 1, 2):
-        policy = make_policy(seed=5)
-        policy.version = version
-        checkpoint._set_generator(policy, torch.zeros(16, dtype=torch.uint8))
-        drawn.append(float(torch.rand((), generator=policy.generator)))
-    started = float(torch.rand((), generator=make_policy(seed=5).generator))
-    assert len({started, *drawn}) == 4
-
-
-def test_with_a_checkpoint_of_an_update_the_reference_of_its_time_is_kept(make_policy, tmp_path):
-    policy = make_policy()
-    save_start(tmp_path, policy)
-    save_checkpoint(tmp_path, policy, PPO(policy, QUICK), {})
-    keep_checkpoint(tmp_path, "update-1")
-    start = {file.name: file.read_bytes() for file in (tmp_path / "start").iterdir()}
-    with torch.no_grad():
-        next(policy.model.v_head.parameters()).add_(1.0)
-    save_start(tmp_path, policy)
-    kept = {file.name: file.read_bytes() for file in (tmp_path / "update-1" / "start").iterdir()}
-    assert (
-        kept == start != {file.name: file.read_bytes() for file in (tmp_path / "start").iterdir()}
-    )
-
-
-def test_a_kept_checkpoint_that_a_crash_has_left_aside_returns(make_policy, tmp_path):
-    (tmp_path / "update-3.old").mkdir()
-    (tmp_path / "update-4.old").mkdir()
-    (tmp_path / "update-4").mkdir()
-    load_start(tmp_path, make_policy())
-    assert [path.name for path in sorted(tmp_path.iterdir())] == ["update-3", "update-4"]

@@ -11,7 +11,7 @@ from msgspec.structs import replace as replaced
 
 from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.inspection import is_clipped
-from llamagym_tui.engine.learning.ppo import KEPT_BATCHES, PPO
+from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.scoring import reply_logprobs
 from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.trainer.probes.inspect_reply import ReplyInspector
@@ -138,38 +138,6 @@ def test_after_an_update_every_number_is_that_of_a_plain_forward_and_of_the_retu
     assert found_clipped == {True, False}
 
 
-def test_advantages_are_those_that_the_update_used_even_when_the_settings_change_afterwards(
-    make_policy,
-):
-    course = Course(make_policy(), replaced(HAND, whiten_advantages=True))
-    batch = course.update()
-    used = course.ppo.used[-1].targets.advantages
-    course.ppo.config = replaced(HAND, credit="token", clip_range=0.3)
-    turns = [(trajectory.episode, number) for trajectory in batch for number in (0, 1)]
-    seen = [course.inspect(*turn) for turn in turns]
-    assert [each.tokens[0].decision.advantage for each in seen] == used.tolist()
-    assert {(each.clip_range, each.credit) for each in seen} == {(0.1, "turn")}
-    values = torch.tensor([turn.value for trajectory in batch for turn in trajectory.turns])
-    whitened = (1 - values - (1 - values).mean()) / (1 - values).std(unbiased=False)
-    assert used.tolist() == pytest.approx(whitened.tolist(), abs=1e-2)
-
-
-def test_with_token_credit_each_token_has_its_own_value_and_advantage(make_policy):
-    course = Course(
-        make_policy(), replaced(HAND, credit="token", lr=1e-9, lr_final=1e-9, value_lr=1e-9)
-    )
-    batch = course.update()
-    for episode in (0, 5):
-        segment, turn = place(batch, episode, 1)
-        values = plain(course.policy, segment, turn)[1].tolist()
-        decisions = [token.decision for token in course.inspect(episode, 1).tokens]
-        assert [decision.value for decision in decisions] == pytest.approx(values, abs=1e-4)
-        assert [decision.value_now for decision in decisions] == pytest.approx(values, abs=1e-4)
-        assert [decision.advantage for decision in decisions] == pytest.approx(
-            [1 - v for v in values], abs=1e-4
-        )
-
-
 def test_alternatives_are_the_most_probable_tokens_and_those_that_lead_to_an_action_are_marked(
     course,
 ):
@@ -188,29 +156,6 @@ def test_alternatives_are_the_most_probable_tokens_and_those_that_lead_to_an_act
             )
         assert shares[0] == pytest.approx(float(probabilities[at].max()), abs=1e-5)
     assert {other.token for other in seen.tokens[0].alternatives if other.admissible} == starts
-
-
-def test_an_action_is_marked_only_as_long_as_the_reply_keeps_to_the_canonical_ones(make_policy):
-    policy = make_policy()
-    ids = list(policy.chat.reply_ids(REPLIES[0]))
-    marked = policy.trie.continuations([ids[0], ids[1], 5, ids[2]])
-    assert [len(each) for each in marked] == [1, 2, 1]
-    assert policy.trie.continuations([5, ids[0]]) == [(ids[0],)]
-
-
-def test_trained_tokens_are_marked_apart_from_prompt_template_and_observation(course):
-    batch = course.update()
-    seen = course.inspect(0, 1)
-    [segment] = next(each for each in batch if each.episode == 0).segments
-    whole = [*[False] * len(segment.prefix), *segment.mask]
-    end = len(segment.prefix) + segment.turns[1].start
-    assert [token.trained for token in seen.before] == whole[max(0, end - 64) : end]
-    assert any(token.trained for token in seen.before), "the first reply"
-    assert "".join(token.text for token in seen.before).endswith("Steps: 1.<|end|><|assistant|>")
-    first = course.inspect(0, 0)
-    assert first.after
-    assert not any(token.trained for token in first.after)
-    assert len(first.after) == segment.turns[1].start - segment.turns[0].end
 
 
 def test_loss_is_on_the_replies_of_the_policy_and_on_nothing_else_of_a_conversation(course):
@@ -254,46 +199,6 @@ def test_a_reply_that_was_chosen_by_score_has_one_ratio_and_the_scores_of_all(ma
     )
 
 
-def test_in_inference_mode_the_watched_episode_is_kept_after_its_end_and_trains_nothing(course):
-    course.rollout.mode = "inference"
-    for _ in range(3):
-        course.rollout.step()
-    seen = course.inspect(0, 1)
-    assert (seen.stage, seen.turns, seen.with_loss, seen.sampled) == ("inference", 2, 0, 0)
-    assert [token.decision.ratio for token in seen.tokens] == pytest.approx(
-        [1.0] * len(seen.tokens), abs=1e-4
-    )
-    assert "are not kept" in course.inspect(1, 0).why_not, "it was not watched"
-
-
-def test_what_is_of_another_time_is_refused_in_a_sentence(course):
-    for _ in range(KEPT_BATCHES):
-        course.update()
-        assert course.inspect(0, 0).why_not == ""
-    course.update()
-    seen = course.inspect(0, 0)
-    assert seen.why_not.startswith("The tokens of episode 0 are not kept")
-    assert seen.tokens == []
-    assert course.inspect(8, 2).why_not == "Reply 3 has not come yet."
-
-
-def test_a_reply_of_someone_else_has_new_probabilities_alone(course):
-    course.fill()
-    trajectory, _ = course.rollout.recall(0)
-    [segment] = trajectory.segments
-    segment.turns[0] = dataclasses.replace(segment.turns[0], is_trained=False)
-    course.update()
-    seen = course.inspect(trajectory.episode, 0)
-    assert not seen.said_by_policy
-    for token in seen.tokens:
-        assert (token.decision.old, token.decision.ratio, token.decision.advantage) == (
-            None,
-            None,
-            None,
-        )
-        assert token.decision.new < 0
-
-
 def test_inspecting_draws_no_random_number_and_changes_no_weight(course):
     course.update()
     before = (
@@ -308,12 +213,6 @@ def test_inspecting_draws_no_random_number_and_changes_no_weight(course):
     assert all(p.grad is None or not p.grad.isnan().any() for p in course.policy.model.parameters())
 
 
-def test_after_a_roll_back_undone_updates_cannot_be_inspected(course):
-    batch = course.update()
-    course.ppo.restore(course.ppo.state, course.ppo.moments)
-    assert "are not kept" in course.inspect(batch[0].episode, 0).why_not
-
-
 def test_a_reply_that_cannot_be_computed_gets_a_sentence_and_ends_no_run(course, monkeypatch):
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("out of memory")
@@ -321,17 +220,6 @@ def test_a_reply_that_cannot_be_computed_gets_a_sentence_and_ends_no_run(course,
     monkeypatch.setattr(course.inspecting, "_tokens", fail)
     course.rollout.step()
     assert course.inspect(0, 0).why_not == "RuntimeError: out of memory."
-
-
-def test_of_many_replies_the_most_probable_are_shown_and_always_the_chosen_one(
-    make_policy, monkeypatch
-):
-    monkeypatch.setattr("llamagym_tui.trainer.probes.inspect_reply.MOST_REPLIES", 1)
-    course = Course(make_policy(policy="score", temperature=3.0))
-    batch = course.update()
-    seen = [course.inspect(trajectory.episode, 0) for trajectory in batch]
-    assert all([reply.chosen for reply in each.replies] == [True] for each in seen)
-    assert {each.replies[0].probability < 0.5 for each in seen} == {False, True}
 
 
 def test_without_a_critic_there_is_no_value_and_the_group_is_the_one_of_the_update(make_policy):

@@ -13,9 +13,8 @@ from llamagym_tui.config import PPOConfig, UpdateStats
 from llamagym_tui.engine.learning.checkpoint import load_checkpoint, save_checkpoint
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.policy.episode import Episode
-from llamagym_tui.engine.policy.sampler import Reply, Sampler
+from llamagym_tui.engine.policy.sampler import Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
-from llamagym_tui.errors import StoodStill
 
 QUICK = PPOConfig(
     lr=3e-3,
@@ -75,21 +74,6 @@ def test_kl_to_the_reference_starts_at_zero_and_grows_with_training(make_policy,
     assert ppo.update(collect(policy)).kl_ref > 1e-3
 
 
-def test_full_fine_tuning_leaves_the_reference_as_it_was(make_policy):
-    policy = make_policy()
-    ppo = PPO(policy, QUICK)
-    assert ppo.reference is not None
-    before = [then.clone() for _, then in ppo.reference.start]
-    ppo.update(collect(policy))
-    assert all(
-        torch.equal(then, kept) for (_, then), kept in zip(ppo.reference.start, before, strict=True)
-    )
-    assert not any(
-        torch.equal(weight, kept)
-        for (weight, _), kept in zip(ppo.reference.start, before, strict=True)
-    )
-
-
 def test_rewarded_replies_become_more_probable(make_policy):
     policy = make_policy(max_new_tokens=1)
     ppo = PPO(policy, replaced(QUICK, lr=1e-2, kl_coef=0.0, kl_coef_final=0.0))
@@ -139,16 +123,6 @@ def test_kl_is_charged_to_the_turn_that_spent_it(make_policy):
     )
 
 
-def test_a_reference_is_of_the_trained_weights_alone_and_only_if_it_is_used(make_policy):
-    unused = replaced(QUICK, kl_coef=0.0, kl_coef_final=0.0)
-    assert PPO(make_policy(), unused).reference is None
-    adapted, full = (PPO(make_policy(lora=lora), QUICK).reference for lora in (True, False))
-    assert adapted is not None
-    assert full is not None
-    assert 0 < len(adapted.start) < len(list(adapted.policy.model.pretrained_model.parameters()))
-    assert len(full.start) == len(list(full.policy.model.pretrained_model.parameters()))
-
-
 def test_critic_warm_up_changes_the_value_head_alone(make_policy):
     policy = make_policy()
     before, head = weights(policy), policy.model.v_head.out.weight.detach().clone()
@@ -169,51 +143,6 @@ def test_a_non_finite_step_is_skipped_and_counted(make_policy):
     assert not torch.equal(before, weights(policy))
 
 
-@pytest.mark.parametrize("part", ["pretrained_model", "v_head"])
-def test_a_step_is_skipped_whole_if_either_gradient_is_not_finite(make_policy, part):
-    policy = make_policy()
-    next(getattr(policy.model, part).parameters()).register_hook(
-        lambda gradient: gradient * math.inf
-    )
-    before = weights(policy)
-    ppo = PPO(policy, replaced(QUICK, mini_batch_size=1000, epochs=1))
-    with pytest.raises(StoodStill, match="none of its 1 gradients was finite"):
-        ppo.update(collect(policy))
-    assert torch.equal(before, weights(policy))
-
-
-def test_the_action_distribution_has_its_entropy_measured_and_kept_up(make_policy):
-    policy = make_policy()
-    replies = [list(policy.chat.reply_ids(text)) for text in ('{"action": 0}', '{"action": 1}')]
-    opening = policy.chat.opening("Play.", "x")
-
-    def forced() -> list[Trajectory]:
-        """Episodes in which each admissible reply was sampled, with the policy's own log-probabilities."""
-        made = []
-        for reply in replies:
-            row = [*opening.rest, *reply]
-            with torch.no_grad():
-                logits = (
-                    policy.model(torch.tensor([[*opening.prefix, *row]])).logits[0].log_softmax(-1)
-                )
-            start = len(opening.prefix) + len(opening.rest)
-            logprobs = [float(logits[start + at - 1, token]) for at, token in enumerate(reply)]
-            episode = Episode(policy, "Play.")
-            episode.observe("x")
-            episode.reply(Reply(reply, logprobs, 0.0, True))
-            made.append(episode.finish("terminated"))
-        return made
-
-    # No reward, no KL, no whitening: the advantages are 0, and the bonus alone moves the policy.
-    alone = replaced(QUICK, kl_coef=0.0, kl_coef_final=0.0, whiten_advantages=False, value_coef=0.0)
-    ppo = PPO(policy, replaced(alone, entropy_coef=1.0, entropy_coef_final=1.0))
-    first = ppo.update(forced()).action_entropy
-    for _ in range(25):
-        last = ppo.update(forced()).action_entropy
-    assert first < 0.6
-    assert 0.68 < last <= math.log(2) + 1e-5
-
-
 @pytest.mark.parametrize("lora", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_checkpoint_brings_back_weights_optimizer_and_randomness(make_policy, tmp_path, lora):
     policy = make_policy(lora=lora, seed=1)
@@ -229,23 +158,6 @@ def test_a_checkpoint_brings_back_weights_optimizer_and_randomness(make_policy, 
     assert one.kl_ref == pytest.approx(two.kl_ref, abs=1e-6) != 0
     assert other.version == policy.version == 2
     assert torch.allclose(weights(policy), weights(other), atol=1e-6)
-
-
-def test_a_resumed_learner_has_its_own_rates_and_the_checkpoints_state(make_policy, tmp_path):
-    policy = make_policy()
-    adaptive = replaced(QUICK, kl_target=1e-3, reward_scale=None)
-    ppo, batch = PPO(policy, adaptive), collect(policy)
-    first = batch[0].segments[0]
-    first.turns[0] = dataclasses.replace(first.turns[0], reward=5.0)
-    ppo.update(batch)
-    save_checkpoint(tmp_path, policy, ppo, {})
-    resumed = PPO(policy, replaced(adaptive, value_lr=7e-2))
-    load_checkpoint(tmp_path, policy, resumed)
-    assert resumed.kl_coef == ppo.kl_coef != QUICK.kl_coef
-    assert resumed.return_moments == ppo.return_moments
-    assert resumed.reward_scale == ppo.reward_scale != 1.0
-    resumed.update(collect(policy))
-    assert resumed.steps.optimizer.param_groups[1]["lr"] == 7e-2
 
 
 def test_an_update_of_a_rate_that_is_far_too_large_stays_near(make_policy):
