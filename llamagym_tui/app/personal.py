@@ -5,7 +5,9 @@ A theme or a key that cannot be used costs a notification, never the start.
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -23,7 +25,7 @@ from textual.screen import Screen
 from textual.theme import Theme
 from textual.widget import Widget
 
-from llamagym_tui import user_files
+from llamagym_tui import screens, user_files
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import counted
@@ -49,6 +51,21 @@ class Keys(msgspec.Struct):
 
     keys: dict[str, str]
     """Keys with commas between, by the ids of their bindings."""
+
+
+def ids_of_bindings() -> set[str]:
+    """The ids by which keys may be moved, of the app and of all screens and their parts."""
+    for module in pkgutil.walk_packages(screens.__path__, f"{screens.__name__}."):
+        importlib.import_module(module.name)
+    found: set[str] = set()
+    kinds: list[type[DOMNode]] = [DOMNode]
+    while kinds:
+        kind = kinds.pop()
+        kinds += kind.__subclasses__()
+        for binding in Binding.make_bindings(vars(kind).get("BINDINGS", ())):
+            if binding.id is not None:
+                found.add(binding.id)
+    return found
 
 
 class PersonalApp(App[None]):
@@ -93,11 +110,16 @@ class PersonalApp(App[None]):
         """Use the keys that a person has moved: ``pause = "f5"`` under ``[keys]``, by the ids of bindings."""
         path = self._config_dir / KEYS_FILE
         try:
-            self.set_keymap(msgspec.toml.decode(file_text(path), type=Keys).keys)
+            moved = msgspec.toml.decode(file_text(path), type=Keys).keys
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:
             self.notify(f"{path} cannot be used: {error}", severity="warning", timeout=15)
+            return
+        self.set_keymap(moved)
+        if unknown := sorted(set(moved) - ids_of_bindings()):
+            names = ", ".join(unknown)
+            self.notify(f"{path} moves keys that do not exist: {names}.", severity="warning")
 
     def handle_bindings_clash(self, clashed_bindings: set[Binding], node: DOMNode) -> None:
         """Say once which moved keys have taken the keys of others."""

@@ -71,6 +71,15 @@ async def test_a_broken_file_of_keys_does_not_keep_the_app_from_starting(
         assert len(notices(app)) == 1
 
 
+async def test_a_key_that_does_not_exist_is_told(make_app: MakeApp, config_dir: Path):
+    write_keys(config_dir, '[keys]\npause = "f5"\n"map.up" = "w"\npuase = "f6"\n')
+    app = make_app()
+    async with rolling_out(app, LARGE) as pilot:
+        await until(pilot, lambda: notices(app), "a notice")
+        path = config_dir / "keys.toml"
+        assert notices(app) == [f"{path} moves keys that do not exist: puase."]
+
+
 async def test_two_actions_with_one_key_are_told(make_app: MakeApp, config_dir: Path):
     write_keys(config_dir, '[keys]\npause = "t"\n')
     app = make_app()
