@@ -53,19 +53,33 @@ class Keys(msgspec.Struct):
     """Keys with commas between, by the ids of their bindings."""
 
 
-def ids_of_bindings() -> set[str]:
-    """The ids by which keys may be moved, of the app and of all screens and their parts."""
+def bindings_of_classes() -> Iterator[list[Binding]]:
+    """The bindings with an id of each class of the app, its screens and their parts."""
     for module in pkgutil.walk_packages(screens.__path__, f"{screens.__name__}."):
         importlib.import_module(module.name)
-    found: set[str] = set()
     kinds: list[type[DOMNode]] = [DOMNode]
     while kinds:
         kind = kinds.pop()
         kinds += kind.__subclasses__()
-        for binding in Binding.make_bindings(vars(kind).get("BINDINGS", ())):
-            if binding.id is not None:
-                found.add(binding.id)
-    return found
+        bindings = Binding.make_bindings(vars(kind).get("BINDINGS", ()))
+        yield [binding for binding in bindings if binding.id is not None]
+
+
+def faults_of_keys(moved: Mapping[str, str]) -> Iterator[str]:
+    """A sentence for each moved key that does not exist or that is another action's, too."""
+    known: set[str] = set()
+    for bindings in bindings_of_classes():
+        owners: dict[str, set[str]] = {}
+        for binding in bindings:
+            name = str(binding.id)
+            known.add(name)
+            for key in moved.get(name, binding.key).split(","):
+                owners.setdefault(key.strip(), set()).add(name)
+        for key, names in owners.items():
+            if len(names) > 1 and not names.isdisjoint(moved):
+                yield f"{KEYS_FILE}: {' and '.join(sorted(names))} have the same key, {key}."
+    for name in sorted(set(moved) - known):
+        yield f"{KEYS_FILE} moves the key of {name}, which does not exist."
 
 
 class PersonalApp(App[None]):
@@ -76,7 +90,6 @@ class PersonalApp(App[None]):
     )
     """Without colours the cursor is underlined; the help of the palette has the contrast of text."""
     _literal_lines = LiteralLines()
-    _is_told_of_clash = False
     _focused: Widget | None = None
     """The widget that had the focus before the terminal became too small."""
 
@@ -117,18 +130,8 @@ class PersonalApp(App[None]):
             self.notify(f"{path} cannot be used: {error}", severity="warning", timeout=15)
             return
         self.set_keymap(moved)
-        if unknown := sorted(set(moved) - ids_of_bindings()):
-            names = ", ".join(unknown)
-            self.notify(f"{path} moves keys that do not exist: {names}.", severity="warning")
-
-    def handle_bindings_clash(self, clashed_bindings: set[Binding], node: DOMNode) -> None:
-        """Say once which moved keys have taken the keys of others."""
-        if not self._is_told_of_clash:
-            self._is_told_of_clash = True
-            names = " and ".join(sorted(str(each.id) for each in clashed_bindings))
-            self.notify(
-                f"{KEYS_FILE}: {names} has a key that another action has, too.", severity="warning"
-            )
+        for fault in dict.fromkeys(faults_of_keys(moved)):
+            self.notify(fault, severity="warning", timeout=15)
 
     def _keep_theme(self, theme: Theme) -> None:
         try:
