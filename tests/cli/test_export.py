@@ -187,8 +187,12 @@ def test_what_is_not_the_model_that_was_trained_leaves_nothing(
         as_it_is(lm, folder)
 
     for method, broken, said in (
-        ("merged", lambda model: model.pretrained_model.unload(), "the merged model differs from"),
-        ("save_pretrained", saved_otherwise, "what is loaded from there differs from what was"),
+        (
+            "merged",
+            lambda model: model.pretrained_model.unload(),
+            "the merged model is not the model",
+        ),
+        ("save_pretrained", saved_otherwise, "what is loaded from there is not the model"),
     ):
         with monkeypatch.context() as broke:
             kind = AutoModelForCausalLMWithValueHead if method == "merged" else LlamaForCausalLM
@@ -197,7 +201,6 @@ def test_what_is_not_the_model_that_was_trained_leaves_nothing(
             result = CliRunner().invoke(app, words)
         assert result.exit_code == 1
         assert said in result.stderr
-        assert " nats" in result.stderr
         assert [path.name for path in tmp_path.iterdir()] == ["one"]
 
 
