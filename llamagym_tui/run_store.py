@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +19,7 @@ import msgspec
 from llamagym_tui.config import RunConfig, changed
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol.events import AnyEvent, Event, PromptChanged, RunStarted, SettingsChanged
+from llamagym_tui.returns import counted
 from llamagym_tui.run_folder import ABOUT_FILE as ABOUT_FILE
 from llamagym_tui.run_folder import CONFIG_FILE as CONFIG_FILE
 from llamagym_tui.run_folder import EVENTS_FILE as EVENTS_FILE
@@ -381,3 +382,14 @@ def _begun_at(folder: Path) -> datetime:
         return datetime.fromtimestamp((folder / CONFIG_FILE).stat().st_mtime, UTC)
     except (OSError, ValueError, OverflowError):
         return datetime.fromtimestamp(0, UTC)
+
+
+def unlisted(listed: Sequence[RunInfo]) -> str:
+    """For people: the number of runs that `list_runs` leaves out as their settings are not of this version."""
+    folder = runs_dir()
+    names = {path.name for path in folder.iterdir() if is_run(path)} if folder.is_dir() else set()
+    left_out = len(names - {run.run_dir.name for run in listed})
+    verb = "is" if left_out == 1 else "are"
+    return (
+        f"{counted(left_out, 'run')} of an earlier version {verb} not listed." if left_out else ""
+    )

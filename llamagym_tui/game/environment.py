@@ -138,6 +138,9 @@ def agent_env(
     if fault := _fault(agent, env.action_space, actions, is_counted=is_counted):
         env.close()
         raise EnvError(f"{type(agent).__name__} cannot play {agent.env_id}: {fault}.")
+    if is_counted or isinstance(actions, range):
+        parts = [actions] if isinstance(actions, range) else decisions(env.action_space) or []
+        agent.decision_sizes = [len(values) for values in parts]
     if not is_counted or actions == range(len(actions)):
         return env
     from gymnasium.spaces import Discrete

@@ -10,6 +10,7 @@ vocabulary.
 inside the model by minibatches, `HeadSteps` an adapter on the LM head alone.
 """
 
+import math
 import random
 import time
 from collections import deque
@@ -32,7 +33,6 @@ from llamagym_tui.engine.learning.movement import Marks, require_trainable
 from llamagym_tui.engine.learning.packing import PackedRows, Row, batch_rows, observation_ids
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.learning.rewards import Novelty, ReturnMoments, discounted_returns
-from llamagym_tui.engine.learning.schedules import adapted_kl_coef, along_line, learning_rate
 from llamagym_tui.engine.learning.targets import Targets, batch_targets
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.own_torch import own_torch
@@ -43,6 +43,10 @@ from llamagym_tui.errors import StoodStill
 
 KEPT_BATCHES = 2
 """Updates whose batches can be inspected: an episode that the UI shows is soon of the update before the last."""
+KL_GAIN = 0.1
+"""Share of the KL's error by which an update adapts the weight; K_beta in arXiv:1909.08593."""
+KL_ERROR_BOUND = 0.2
+"""Larger errors, as a share of the target, count as this one: one odd batch moves the weight only a little."""
 RandomState = tuple[int, tuple[int, ...], float | None]
 """The state of a `random.Random`."""
 
@@ -386,3 +390,30 @@ class PPO:
             weight.copy_(first)
         self.restore(state, moments)
         self.policy.version = version
+
+
+def along_line(start: float, final: float, done: float) -> float:
+    """From `start` to `final`, and constant afterwards; `done` is the share of the way, 1 at its end."""
+    return start + (final - start) * min(1.0, done)
+
+
+def learning_rate(config: PPOConfig, updates: int) -> float:
+    """The policy's learning rate after so many updates; 0 while the critic alone is trained."""
+    if config.trains_critic_alone(updates):
+        return 0.0
+    return along_line(config.lr, config.lr_final, updates / config.decay_updates)
+
+
+def adapted_kl_coef(coef: float, kl: float, *, target: float) -> float:
+    """The weight of the KL after an update: larger if the KL was above its target, smaller if below.
+
+    Args:
+        coef: its weight in the update.
+        kl: to the reference, before the update; one that is not finite changes nothing.
+        target: in the same unit.
+    Source: arXiv:1909.08593, section 2.2.
+    """
+    if not math.isfinite(kl):
+        return coef
+    error = min(max(kl / target - 1, -KL_ERROR_BOUND), KL_ERROR_BOUND)
+    return coef * (1 + KL_GAIN * error)

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from llamagym_tui.config import PPOConfig
-from llamagym_tui.engine.learning.schedules import (
+from llamagym_tui.engine.learning.ppo import (
     adapted_kl_coef,
     along_line,
     learning_rate,
