@@ -211,13 +211,14 @@ def test_a_stop_ends_an_update_early_and_its_steps_are_saved(tmp_path: Path, mod
 
     def stopping(self: Watched, policy: Any) -> Any:
         learner = learner_of(self, policy)
-        step = learner.optimizer.step
+        optimizer = learner.steps.optimizer
+        step = optimizer.step
 
         def stepped(*arguments: Any) -> Any:
             self.command_queue.put(Stop())
             return step(*arguments)
 
-        learner.optimizer.step = stepped
+        optimizer.step = stepped
         return learner
 
     with pytest.MonkeyPatch.context() as patch:
