@@ -19,7 +19,6 @@ import msgspec
 from llamagym_tui.config import RunConfig, changed
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol.events import AnyEvent, Event, PromptChanged, RunStarted, SettingsChanged
-from llamagym_tui.returns import counted
 from llamagym_tui.run_folder import ABOUT_FILE as ABOUT_FILE
 from llamagym_tui.run_folder import CONFIG_FILE as CONFIG_FILE
 from llamagym_tui.run_folder import EVENTS_FILE as EVENTS_FILE
@@ -389,7 +388,11 @@ def unlisted(listed: Sequence[RunInfo]) -> str:
     folder = runs_dir()
     names = {path.name for path in folder.iterdir() if is_run(path)} if folder.is_dir() else set()
     left_out = len(names - {run.run_dir.name for run in listed})
-    verb = "is" if left_out == 1 else "are"
-    return (
-        f"{counted(left_out, 'run')} of an earlier version {verb} not listed." if left_out else ""
+    if not left_out:
+        return ""
+    runs = (
+        "1 run of an earlier version is"
+        if left_out == 1
+        else f"{left_out:,} runs of an earlier version are"
     )
+    return f"{runs} not listed."

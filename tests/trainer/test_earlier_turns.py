@@ -69,7 +69,7 @@ def test_a_number_of_earlier_turns_that_is_given_is_not_measured(tmp_path) -> No
 
 
 def test_what_is_foretold_of_a_turn_is_what_comes_from_it_on(tmp_path) -> None:
-    policy, batch, learner = played(tmp_path, "bundled", 0)
+    _, batch, learner = played(tmp_path, "bundled", 0)
     for trajectory in batch:
         for at, segment in enumerate(trajectory.segments):
             segment.turns[0] = replace(segment.turns[0], reward=float(2**at))
