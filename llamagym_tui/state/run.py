@@ -271,6 +271,7 @@ def with_history(state: RunState, other: RunState) -> RunState:
         stats=other.stats,
         history=other.history,
         prompts=other.prompts,
+        prompts_at_checkpoint=other.prompts_at_checkpoint,
         evaluations=other.evaluations,
         comparison=other.comparison,
         checkpoint=other.checkpoint,
