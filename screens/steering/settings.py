@@ -10,6 +10,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from llamagym_tui.config import (
+    FIGURES,
     FINAL,
     LIVE,
     UNUSED_BY_HEAD,
@@ -49,10 +50,11 @@ def value_text(value: Value) -> str:
 
 
 def scheduled_value(name: str, stats: UpdateStats | None) -> float | None:
-    """The current value of a setting with a schedule."""
-    if stats is None or name not in FINAL:
+    """The current value of a setting with a schedule, if the figures of an update have it."""
+    figure = name.removeprefix("ppo.")
+    if stats is None or name not in FINAL or figure not in FIGURES:
         return None
-    return float(getattr(stats, name.removeprefix("ppo.")))
+    return float(getattr(stats, figure))
 
 
 class SettingList(OptionList):

@@ -36,4 +36,5 @@ def test_what_cannot_change_live_is_refused():
 def test_a_setting_on_its_line_is_told_by_the_last_update():
     assert scheduled_value("ppo.lr", fakes.STATS) == fakes.STATS.lr
     assert scheduled_value("ppo.lr", None) is None
+    assert scheduled_value("ppo.kl_coef", fakes.STATS) is None, "no figure"
     assert scheduled_value("n_envs", fakes.STATS) is None

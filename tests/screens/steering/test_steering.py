@@ -250,3 +250,10 @@ def test_without_a_trainer_nothing_can_be_asked_for():
 def test_the_interval_by_hand():
     assert interval(MeanReturn(0.5, 0.1, 100)) == "+0.50, 95 % interval +0.30 … +0.70"
     assert interval(MeanReturn(-1.0, 0.0, 1)) == "−1"
+
+
+async def test_settings_open_after_an_update_with_the_learning_rate_of_now(make_app: MakeApp):
+    async with make_app(fakes.FakeClient(fakes.demo_run())).run_test(size=LARGE) as pilot:
+        await sees(pilot, "20,494 ")
+        await pilot.press("s")
+        await sees(pilot, "at first")
