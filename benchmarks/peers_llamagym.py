@@ -1,4 +1,4 @@
-"""LlamaGym 0.1.1 on Blackjack, timed: the other side of `vs_llamagym`, run by the interpreter of its own environment.
+"""LlamaGym 0.1.1 on Blackjack, timed: the other side of `peers`, run by the interpreter of its own environment.
 
     python benchmarks/llamagym_side.py SETUP.json
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -381,3 +381,18 @@ def _begun_at(folder: Path) -> datetime:
         return datetime.fromtimestamp((folder / CONFIG_FILE).stat().st_mtime, UTC)
     except (OSError, ValueError, OverflowError):
         return datetime.fromtimestamp(0, UTC)
+
+
+def unlisted(listed: Sequence[RunInfo]) -> str:
+    """For people: the number of runs that `list_runs` leaves out as their settings are not of this version."""
+    folder = runs_dir()
+    names = {path.name for path in folder.iterdir() if is_run(path)} if folder.is_dir() else set()
+    left_out = len(names - {run.run_dir.name for run in listed})
+    if not left_out:
+        return ""
+    runs = (
+        "1 run of an earlier version is"
+        if left_out == 1
+        else f"{left_out:,} runs of an earlier version are"
+    )
+    return f"{runs} not listed."

@@ -171,10 +171,22 @@ def test_runs_are_listed_latest_first_and_other_folders_left_out(tmp_path: Path)
         os.utime(tmp_path / "runs" / name / "config.json", (1e9 - age_s, 1e9 - age_s))
     (tmp_path / "runs" / "young" / "model").mkdir()
     (tmp_path / "runs" / "nothing").mkdir()
-    assert [(run.run_dir.name, run.has_checkpoint) for run in run_store.list_runs()] == [
+    listed = run_store.list_runs()
+    assert [(run.run_dir.name, run.has_checkpoint) for run in listed] == [
         ("young", True),
         ("old", False),
     ]
+    assert run_store.unlisted(listed) == ""
+
+
+def test_runs_of_an_earlier_version_are_counted(tmp_path: Path) -> None:
+    for name in ("one", "two", "three"):
+        record(tmp_path / "runs" / name, [])
+    for name in ("one", "two"):
+        (tmp_path / "runs" / name / "config.json").write_text('{"agent": "lake", "gone": 1}')
+    listed = run_store.list_runs()
+    assert [run.run_dir.name for run in listed] == ["three"]
+    assert run_store.unlisted(listed) == "2 runs of an earlier version are not listed."
 
 
 def test_a_run_is_found_by_its_path_by_its_name_or_as_the_latest() -> None:

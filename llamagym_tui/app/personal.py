@@ -5,7 +5,9 @@ A theme or a key that cannot be used costs a notification, never the start.
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -23,7 +25,7 @@ from textual.screen import Screen
 from textual.theme import Theme
 from textual.widget import Widget
 
-from llamagym_tui import user_files
+from llamagym_tui import screens, user_files
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import counted
@@ -51,6 +53,35 @@ class Keys(msgspec.Struct):
     """Keys with commas between, by the ids of their bindings."""
 
 
+def bindings_of_classes() -> Iterator[list[Binding]]:
+    """The bindings with an id of each class of the app, its screens and their parts."""
+    for module in pkgutil.walk_packages(screens.__path__, f"{screens.__name__}."):
+        importlib.import_module(module.name)
+    kinds: list[type[DOMNode]] = [DOMNode]
+    while kinds:
+        kind = kinds.pop()
+        kinds += kind.__subclasses__()
+        bindings = Binding.make_bindings(vars(kind).get("BINDINGS", ()))
+        yield [binding for binding in bindings if binding.id is not None]
+
+
+def faults_of_keys(moved: Mapping[str, str]) -> Iterator[str]:
+    """A sentence for each moved key that does not exist or that is another action's, too."""
+    known: set[str] = set()
+    for bindings in bindings_of_classes():
+        owners: dict[str, set[str]] = {}
+        for binding in bindings:
+            name = str(binding.id)
+            known.add(name)
+            for key in moved.get(name, binding.key).split(","):
+                owners.setdefault(key.strip(), set()).add(name)
+        for key, names in owners.items():
+            if len(names) > 1 and not names.isdisjoint(moved):
+                yield f"{KEYS_FILE}: {' and '.join(sorted(names))} have the same key, {key}."
+    for name in sorted(set(moved) - known):
+        yield f"{KEYS_FILE} moves the key of {name}, which does not exist."
+
+
 class PersonalApp(App[None]):
     CSS = (
         "OptionList:ansi > .option-list--option-highlighted { text-style: bold underline !important; } "
@@ -59,7 +90,6 @@ class PersonalApp(App[None]):
     )
     """Without colours the cursor is underlined; the help of the palette has the contrast of text."""
     _literal_lines = LiteralLines()
-    _is_told_of_clash = False
     _focused: Widget | None = None
     """The widget that had the focus before the terminal became too small."""
 
@@ -93,20 +123,15 @@ class PersonalApp(App[None]):
         """Use the keys that a person has moved: ``pause = "f5"`` under ``[keys]``, by the ids of bindings."""
         path = self._config_dir / KEYS_FILE
         try:
-            self.set_keymap(msgspec.toml.decode(file_text(path), type=Keys).keys)
+            moved = msgspec.toml.decode(file_text(path), type=Keys).keys
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:
             self.notify(f"{path} cannot be used: {error}", severity="warning", timeout=15)
-
-    def handle_bindings_clash(self, clashed_bindings: set[Binding], node: DOMNode) -> None:
-        """Say once which moved keys have taken the keys of others."""
-        if not self._is_told_of_clash:
-            self._is_told_of_clash = True
-            names = " and ".join(sorted(str(each.id) for each in clashed_bindings))
-            self.notify(
-                f"{KEYS_FILE}: {names} has a key that another action has, too.", severity="warning"
-            )
+            return
+        self.set_keymap(moved)
+        for fault in dict.fromkeys(faults_of_keys(moved)):
+            self.notify(fault, severity="warning", timeout=15)
 
     def _keep_theme(self, theme: Theme) -> None:
         try:

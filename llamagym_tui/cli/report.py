@@ -5,6 +5,7 @@ The page needs no network and no script, and forbids both; every text in it is e
 
 import csv
 import io
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from llamagym_tui.demos.watched_episode import EpisodeRecorder, WatchedEpisode
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.model_registry import with_defaults
 from llamagym_tui.protocol import events
-from llamagym_tui.protocol.literal import literal
+from llamagym_tui.protocol.literal import echo, literal
 from llamagym_tui.returns import counted, evaluated_return, margin, smoothing_window, thinned
 from llamagym_tui.run_store import read_config
 from llamagym_tui.screens.conversation.turns import paragraphs
@@ -75,14 +76,17 @@ class Story(NamedTuple):
 def write(run_dir: Path, output: Path, *, with_csv: bool, film: Path | None = None) -> list[Path]:
     """Write the report of a run, its figures next to it, and its film; returns the files.
 
-    Raises UsageError if there is no film, or a file cannot be written.
+    A run without policy maps has no film, which one sentence says. Raises UsageError if a file cannot be written.
     """
     story = story_of(run_dir)
     contents = {output: page(story, run_dir.name).encode()}
     if with_csv:
         contents[output.with_suffix(".csv")] = figures(story.updates).encode()
     if film is not None:
-        contents[film] = run_film(story.state).encode()
+        try:
+            contents[film] = run_film(story.state).encode()
+        except UsageError as error:
+            echo(str(error), to=sys.stderr)
     for path, content in contents.items():
         try:
             replace_file(path, content)

@@ -65,6 +65,8 @@ class AgentBase(ABC):
     fallback_action: ClassVar[Any] = 0
     """The action that the environment gets if a reply names none."""
 
+    decision_sizes: Sequence[int] = ()
+    """The number of values of each decision of an action; empty until the agent's environment has been made."""
     reading_fault: str = ""
     """A sentence about the first error other than ``ActionParseError`` that `extract_action` raised; empty: none."""
 

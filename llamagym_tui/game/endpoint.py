@@ -6,6 +6,7 @@ address alone. The `openai` client asks a busy server again.
 """
 
 import os
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -21,6 +22,8 @@ NO_KEY = "none"
 TIMEOUT_S = 300.0
 """Seconds for a reply: at its first one a server may load its model."""
 RETRIES = 4
+PAUSE_S = 2.0
+"""Seconds before the first retry of a request that was answered without a reply; each retry waits as much longer."""
 CONNECTIONS = 16
 """Requests under way at the same time, at most."""
 LARGEST_SEED = 2**31
@@ -60,6 +63,7 @@ class Endpoint:
         import openai
 
         self._errors = openai.OpenAIError
+        self._retries = retries
         self._key = os.environ.get(KEY, "").strip()
         self._client = openai.OpenAI(
             base_url=self._address,
@@ -95,17 +99,23 @@ class Endpoint:
             messages: Any = [
                 {"role": each["role"], "content": each["content"]} for each in conversation
             ]
-            try:
-                answer = self._client.chat.completions.create(
-                    model=self.model,
-                    messages=messages,
-                    max_tokens=max_tokens,
-                    temperature=temperature,
-                    seed=seed % LARGEST_SEED,
-                )
-                return answer.choices[0].message.content or ""
-            except (self._errors, IndexError, TypeError, AttributeError) as error:
-                raise self._fault(error) from error
+            answer: Any = None
+            for attempt in range(self._retries + 1):
+                time.sleep(PAUSE_S * attempt)
+                try:
+                    answer = self._client.chat.completions.create(
+                        model=self.model,
+                        messages=messages,
+                        max_tokens=max_tokens,
+                        temperature=temperature,
+                        seed=seed % LARGEST_SEED,
+                    )
+                    if answer.choices:
+                        return _text(answer.choices[0].message.content)
+                except (self._errors, TypeError, AttributeError) as error:
+                    raise self._fault(error) from error
+            # Some gateways write the fault of the server behind them into an answer of status 200.
+            raise self._fault(getattr(answer, "error", None) or "its answer has no choices")
 
         with ThreadPoolExecutor(CONNECTIONS) as threads:
             return list(threads.map(reply, conversations, seeds))
@@ -124,7 +134,7 @@ class Endpoint:
             f"{self._address} has {len(names):,} models ({known}); name one, as {self._address}#{names[0]}."
         )
 
-    def _fault(self, error: Exception) -> GeneratorError:
+    def _fault(self, error: object) -> GeneratorError:
         words = " ".join(str(error).split())[:MOST_WORDS].rstrip(".")
         if self._key:  # some servers repeat it
             words = words.replace(self._key, "…")
@@ -132,3 +142,10 @@ class Endpoint:
             f"The endpoint {self._address} gives no reply ({words}); its key comes from {KEY}, most addresses end with "
             f"{DEFAULT_PATH}, and #NAME names a model."
         )
+
+
+def _text(content: Any) -> str:
+    """The text of a message, which some servers give in parts, with thoughts among them."""
+    if isinstance(content, list):
+        return "".join(part.get("text", "") for part in content)
+    return content or ""

@@ -138,6 +138,9 @@ def agent_env(
     if fault := _fault(agent, env.action_space, actions, is_counted=is_counted):
         env.close()
         raise EnvError(f"{type(agent).__name__} cannot play {agent.env_id}: {fault}.")
+    if is_counted or isinstance(actions, range):
+        parts = [actions] if isinstance(actions, range) else decisions(env.action_space) or []
+        agent.decision_sizes = [len(values) for values in parts]
     if not is_counted or actions == range(len(actions)):
         return env
     from gymnasium.spaces import Discrete
@@ -179,9 +182,13 @@ def _fault_of_names(agent: AgentBase) -> str:
     """Why a reply that names an action may mean another one; empty if all is well."""
     first: dict[str, str] = {}
     for index, name in enumerate(agent.action_names):
-        earlier = first.setdefault(spelled(name), name)
+        word = spelled(name)
+        earlier = first.setdefault(word, name)
         if earlier != name or agent.action_names.index(name) < index:
             return f"its action_names {earlier!r} and {name!r} are read as the same one"
+        is_number = re.fullmatch(r"[0-9]{1,9}(\.0*)?", word) is not None
+        if is_number and index != float(word) < len(agent.action_names):
+            return f"its action_names have {name!r} for action {index}, which is the number of another one"
     return ""
 
 

@@ -5,6 +5,7 @@ Each method of an agent gets the observation and, if its signature takes them, t
 
 import inspect
 import itertools
+import math
 import random
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -96,30 +97,50 @@ def admissible_actions(agent: AgentBase, observation: Any, info: Info) -> tuple[
 def unmasked(agent: AgentBase, mask: Any) -> tuple[str, ...] | None:
     """The names of an agent's actions that an ``action_mask`` leaves; None: all of them.
 
-    A mask has a number for each action, which is a combination of decisions where there are several; or, for several
-    decisions, it is a tuple with an array for each, as Gymnasium's MultiDiscrete takes it.
+    A mask has a number for each action, which is a combination of decisions where there are several. For several
+    decisions it may also be a tuple with an array for each, as Gymnasium's MultiDiscrete takes it, or these arrays end
+    to end, as MaskablePPO does.
 
     Raises:
-        EnvError: the mask has another form, or forbids every action.
+        EnvError: the mask has another form, may be read in two ways, or forbids every action.
     """
     names = agent.action_names
     if not names:  # the agent's own code knows its actions
         return None
     where = f"The action_mask of {agent.env_id or 'the environment'}"
-    try:
-        if isinstance(mask, tuple) and not all(isinstance(part, int | float) for part in mask):
-            rows = [list(part) for part in mask]
-            allowed = [all(values) for values in itertools.product(*rows)]
-        else:
-            allowed = [bool(number) for number in mask]
-    except (TypeError, ValueError) as error:
-        raise EnvError(f"{where} has to be an array, or a tuple of arrays, of 0 and 1.") from error
-    if len(allowed) < len(names):
-        raise EnvError(f"{where} has {len(allowed)} numbers for {len(names)} actions.")
-    left = tuple(name for name, is_allowed in zip(names, allowed, strict=False) if is_allowed)
+    rows = _mask_rows(mask)
+    numbers = list(itertools.chain.from_iterable(rows))
+    if not numbers or any(number not in (0, 1) for number in numbers):
+        raise EnvError(f"{where} has to be an array, or a tuple of arrays, of 0 and 1.")
+    is_flat = all(len(row) == 1 for row in rows)
+    is_by_decision = isinstance(mask, tuple) and not is_flat
+    sizes = list(agent.decision_sizes)
+    if not sizes:
+        sizes = [len(row) for row in rows] if is_by_decision else [len(names)]
+    if is_flat and len(numbers) == sum(sizes):
+        values = iter(numbers)
+        rows = [list(itertools.islice(values, size)) for size in sizes]
+    readings: list[list[bool]] = []
+    if len(sizes) > 1 and [len(row) for row in rows] == sizes:  # the last decision counts fastest
+        readings.append([all(values) for values in itertools.product(*rows)])
+    if len(numbers) == math.prod(sizes) and not is_by_decision:
+        readings.append([bool(number) for number in numbers])
+    if len(readings) != 1:
+        hint = f" of {sizes}: give a tuple with an array for each decision" * (len(sizes) > 1)
+        raise EnvError(f"{where} has {len(numbers)} numbers for {math.prod(sizes)} actions{hint}.")
+    # Where there are fewer names than actions, they are those of the first ones.
+    left = tuple(name for name, is_allowed in zip(names, readings[0], strict=False) if is_allowed)
     if not left:
         raise EnvError(f"{where} forbids each of the {len(names)} actions.")
     return left if len(left) < len(names) else None
+
+
+def _mask_rows(mask: Any) -> list[list[Any]]:
+    """The numbers in each part of a mask; empty if it is no array."""
+    import numpy as np
+
+    values = mask.tolist() if hasattr(mask, "tolist") else mask
+    return [np.ravel(part).tolist() for part in values] if isinstance(values, list | tuple) else []
 
 
 def names_by_turn(agent: AgentBase) -> bool:

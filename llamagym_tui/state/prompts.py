@@ -104,6 +104,16 @@ def counted(versions: Versions, event: EpisodesCounted, update: int) -> Versions
     )
 
 
+def taken_back(versions: Versions, at_checkpoint: Versions) -> Versions:
+    """The versions as they were counted at a checkpoint; later ones stay, without episodes."""
+    counted_then = {known.version: known for known in at_checkpoint}
+    found = []
+    for known in versions:
+        unplayed = PromptVersion(version=known.version, text=known.text)
+        found.append(counted_then.get(known.version, unplayed))
+    return tuple(found)
+
+
 def words(text: str, other: str = "", most: int = WORDS) -> str:
     """The first words of a prompt, quoted; if it begins like `other` for long, the words from where they differ."""
     own_words = one_line(text).split()

@@ -208,6 +208,7 @@ def _checkpoint_saved(state: RunState, event: events.CheckpointSaved) -> RunStat
         state,
         pending=state.pending.after(event),
         checkpoint=event,
+        prompts_at_checkpoint=state.prompts,
         unwritten="",
     )
     if not state.pending.checkpoint:
@@ -354,6 +355,7 @@ def _rewound(state: RunState, event: events.RunStarted) -> RunState:
         updates=event.updates,
         stats=history.samples[-1].stats if history.samples else None,
         history=history,
+        prompts=prompts.taken_back(state.prompts, state.prompts_at_checkpoint),
     )
 
 

@@ -62,6 +62,8 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     prompt_requested: str | None = None
     prompts: Versions = ()
     """All system prompts of the run, with what was played under each."""
+    prompts_at_checkpoint: Versions = ()
+    """The same when the last checkpoint was written."""
     edit: PromptEdit | None = None
     """The last edit of the prompt, if there was one."""
     pending: Pending = field(default_factory=Pending)
@@ -269,6 +271,7 @@ def with_history(state: RunState, other: RunState) -> RunState:
         stats=other.stats,
         history=other.history,
         prompts=other.prompts,
+        prompts_at_checkpoint=other.prompts_at_checkpoint,
         evaluations=other.evaluations,
         comparison=other.comparison,
         checkpoint=other.checkpoint,

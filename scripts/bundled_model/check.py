@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from benchmarks.exact_blackjack import STATES, State, expected_return
 from benchmarks.hit_probabilities import AGENT, hit_probabilities, load_policy
 from llamagym_tui.engine.learning.scoring import reply_logprobs
-from llamagym_tui.engine.policy.memory import states_of
-from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.policy import Policy, states_of
 from llamagym_tui.engine.tokens.token_tree import NO_REPLIES, ActionTrie
 from scripts.bundled_model import blackjack
 from scripts.bundled_model.check_play import report_play

@@ -22,7 +22,6 @@ from llamagym_tui.cli.export import CONVERTER
 from llamagym_tui.cli.gguf_converter import splits_as_gpt2
 from llamagym_tui.cli.main import app
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
-from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.game.chat import system, user
 from llamagym_tui.run_folder import MODEL_DIR
 from tests import fakes
@@ -40,9 +39,10 @@ for messages in json.load(sys.stdin):
 """
 
 
-def test_only_a_tokenizer_that_splits_as_gpt2_is_named_so(chat: ChatTokenizer) -> None:
-    assert splits_as_gpt2(chat.tokenizer)
-    whole = json.loads(chat.tokenizer.backend_tokenizer.to_str())
+def test_only_a_tokenizer_that_splits_as_gpt2_is_named_so() -> None:
+    tokenizer = load_model_and_tokenizer("bundled").tokenizer
+    assert splits_as_gpt2(tokenizer)
+    whole = json.loads(tokenizer.backend_tokenizer.to_str())
     for changed in (
         {"normalizer": {"type": "Lowercase"}},
         {"pre_tokenizer": whole["pre_tokenizer"] | {"use_regex": False}},

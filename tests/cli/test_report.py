@@ -155,7 +155,8 @@ def test_a_card_says_that_replies_were_chosen_by_their_scores(here: Path) -> Non
 
 
 def test_a_run_without_episodes_has_a_report_that_says_so(here: Path) -> None:
-    text = reported(here, events=fakes.opening_events()).text
+    text = reported(here, "--film", "f.svg", events=fakes.opening_events()).text
+    assert not (here / "f.svg").exists()
     assert "too few episodes for a curve" in text
     assert "No policy map was recorded" in text
     assert "No whole conversation was recorded" in text

@@ -208,22 +208,25 @@ def test_a_setting_that_changes_amid_a_batch_leaves_the_first_ratio_at_one(
 
 def test_a_stop_ends_an_update_early_and_its_steps_are_saved(tmp_path: Path, model: str) -> None:
     learner_of = Watched.learner
+    steps: list[int] = []
 
     def stopping(self: Watched, policy: Any) -> Any:
         learner = learner_of(self, policy)
-        step = learner.optimizer.step
+        optimizer = learner.steps.optimizer
+        step = optimizer.step
 
         def stepped(*arguments: Any) -> Any:
+            steps.append(1)
             self.command_queue.put(Stop())
             return step(*arguments)
 
-        learner.optimizer.step = stepped
+        optimizer.step = stepped
         return learner
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Watched, "learner", stopping)
         builders, seen = play(tmp_path, model, {})
-    (finished,) = [event for event in seen if isinstance(event, UpdateFinished)]
-    assert 0 < finished.stats.epochs < 1
+    assert sum(isinstance(event, UpdateFinished) for event in seen) == 1
+    assert len(steps) == 1
     assert len(builders.batches) == 1
     assert [event.update for event in seen if isinstance(event, CheckpointSaved)] == [1]

@@ -1,4 +1,4 @@
-"""How often an environment is made to find out whether it renders text."""
+"""An environment is made as its agent plays it, and tried once for text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 from llamagym_tui.agents.generic import GenericAgent
 from llamagym_tui.errors import EnvError
-from llamagym_tui.game.environment import EnvMaker
+from llamagym_tui.game.environment import EnvMaker, agent_env
+from tests.toy_env import CountAgent
 
 
 class Rendered(gymnasium.Env[int, int]):
@@ -44,3 +45,18 @@ def test_whether_text_is_rendered_is_tried_once(can_render: bool, modes: list[An
     made = [maker(), maker()]
     assert asked == modes
     assert [env.render_mode for env in made] == modes[2:] * 2
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("left", "Left"), "'left' and 'Left' are read as the same one"),
+        (("left", " left\u200b"), "are read as the same one"),
+        ((" 1", "0"), "which is the number of another one"),
+        (("1.0", "up"), "which is the number of another one"),
+    ],
+)
+def test_names_that_are_read_as_another_action_are_refused(names: Any, words: str) -> None:
+    agent = type("Alike", (CountAgent,), {"action_names": names})()
+    with pytest.raises(EnvError, match=words):
+        agent_env(agent)

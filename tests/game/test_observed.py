@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from llamagym_tui.game.observed import (
-    admissible_actions,
     called,
     expert_action,
     is_refused,
@@ -53,15 +52,3 @@ def test_an_agent_that_takes_info_words_and_draws_with_it() -> None:
 )  # fmt: skip
 def test_an_environment_refuses_an_action_by_its_info(info: Any, refused: bool) -> None:
     assert is_refused(info) is refused
-
-
-@pytest.mark.parametrize(
-    ("mask", "left"),
-    [
-        (np.array([0, 1], np.int8), ("go",)),
-        ([1, 0], ("wait",)),
-        ([1, 1], None),
-    ],
-)
-def test_a_mask_leaves_the_names_that_it_has_ones_for(mask: Any, left: Any) -> None:
-    assert admissible_actions(CountAgent(), 0, {"action_mask": mask}) == left

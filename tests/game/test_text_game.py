@@ -136,10 +136,5 @@ def test_what_an_observation_has_and_what_is_offered() -> None:
 def test_a_run_of_a_text_game_chooses_among_commands_unless_another_way_is_set() -> None:
     generation = run_config("tw-simple").generation
     assert (generation.policy, generation.normalization) == ("score", "token")
-    other = ["generation.policy=generate"]
-    assert (
-        run_config(
-            agent="textworld", run_dir=None, resume=False, assignments=other
-        ).generation.policy
-        == "generate"
-    )
+    other = run_config("textworld", {"generation.policy": "generate"})
+    assert other.generation.policy == "generate"

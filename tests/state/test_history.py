@@ -106,7 +106,7 @@ def test_what_came_after_the_checkpoint_is_taken_back_when_the_trainer_tells_whe
     assert [mark.episode for mark in state.marks] == [4, 10]
     assert under(state) == [
         (1, fakes.PROMPT, 4, 2.0),
-        (2, "Win.", 11, -5.0),
+        (2, "Win.", 6, 0.0),
         (3, "Win now.", 0, 0.0),
     ]
 
@@ -141,4 +141,4 @@ def test_a_trainer_that_is_started_again_goes_on_from_its_checkpoint(tmp_path: P
     assert (again.updates, again.run) == (3, None)
     state = reduce(again, taken_up(10, 2))
     assert (state.updates, state.stats, len(state.history.samples)) == (2, update(2, 10).stats, 2)
-    assert [known.train.episodes for known in state.prompts] == [4, 11]
+    assert [known.train.episodes for known in state.prompts] == [4, 6]

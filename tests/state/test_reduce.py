@@ -11,6 +11,7 @@ from msgspec import structs
 from llamagym_tui.protocol.commands import Pause, SetMode, SetSystemPrompt
 from llamagym_tui.protocol.events import (
     AnyEvent,
+    CheckpointSaved,
     DemonstrationsRead,
     EpisodeStarted,
     ModeChanged,
@@ -163,6 +164,20 @@ def test_a_resumed_run_takes_its_curve_back_to_the_checkpoint():
     state = after(fakes.counted([-1.0] * 2, 6), state=run.restarted(lost))
     assert (state.episodes, state.returns.episodes, sum(state.returns.sums)) == (6, 6, 2.0)
     assert state.marks == ()
+
+
+def test_a_resumed_run_counts_under_its_prompts_what_the_checkpoint_has():
+    lost = trainer_lost(
+        started(
+            fakes.counted([1.0] * 4, 4),
+            CheckpointSaved(update=1),
+            fakes.counted([-1.0] * 6, 10),
+        ),
+        "The trainer died.",
+    )
+    begun = structs.replace(fakes.run_started(), episodes=4)
+    state = after(begun, state=run.restarted(lost))
+    assert [known.train.recent for known in state.prompts] == [(1.0,) * 4]
 
 
 def test_a_roll_back_is_marked_noted_and_sets_the_updates_back():

@@ -69,12 +69,12 @@ def test_a_number_of_earlier_turns_that_is_given_is_not_measured(tmp_path) -> No
 
 
 def test_what_is_foretold_of_a_turn_is_what_comes_from_it_on(tmp_path) -> None:
-    policy, batch, learner = played(tmp_path, "bundled", 0)
+    _, batch, learner = played(tmp_path, "bundled", 0)
     for trajectory in batch:
         for at, segment in enumerate(trajectory.segments):
             segment.turns[0] = replace(segment.turns[0], reward=float(2**at))
     # Seven turns with rewards of 1, 2, 4, ...: 127 in all, and 64 for the last one.
-    for found in episodes_of(policy, batch, learner.encoded):
+    for found in episodes_of(learner, batch):
         assert found.rewards.tolist() == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]
         assert found.returns.tolist() == [127.0, 126.0, 124.0, 120.0, 112.0, 96.0, 64.0]
 

@@ -10,6 +10,7 @@ import gymnasium
 import pytest
 
 from llamagym_tui.errors import GeneratorError, UsageError
+from llamagym_tui.game import endpoint
 from llamagym_tui.game.endpoint import KEY, Endpoint, require_address
 from llamagym_tui.game.environment import episode_seed
 from llamagym_tui.trainer.builders import EVALUATION_SEED
@@ -78,6 +79,21 @@ def test_replies_come_in_order_after_a_busy_server_was_asked_again(
     words = [[{"role": "user", "content": word}] for word in ("a", "b", "c")]
     found = Endpoint(address).replies(words, [1, 2, 3], max_tokens=4, temperature=1.0)  # type: ignore[arg-type]
     assert found == ["A", "B", "C"]
+
+
+def test_an_error_in_an_answer_of_200_is_asked_again_and_said_if_it_stays(
+    chat: Chat, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint, "PAUSE_S", 0.0)
+    limit = (200, json.dumps({"error": {"message": "Rate limit exceeded", "code": 429}}))
+    parts = [{"type": "thinking", "thinking": []}, {"type": "text", "text": STICK}]
+    chat.reply = lambda messages: parts  # type: ignore[assignment, return-value]
+    model = Endpoint(address)
+    chat.faults = [limit, (200, json.dumps({"choices": None}))]
+    assert model.replies(HELLO, [1], max_tokens=4, temperature=1.0) == [STICK]  # type: ignore[arg-type]
+    chat.faults = [limit] * 5
+    with pytest.raises(GeneratorError, match="Rate limit exceeded"):
+        model.replies(HELLO, [1], max_tokens=4, temperature=1.0)  # type: ignore[arg-type]
 
 
 def test_a_refusal_is_one_sentence_without_the_key(chat: Chat, address: str) -> None:

@@ -147,7 +147,7 @@ def recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, event: EpisodeCorrected
 ) -> tuple[Path, Demonstration]:
     kept = demo_recorder(tmp_path, monkeypatch)
-    assert kept.add(event, "bundled")
+    kept.add(event, "bundled")
     kept.writer.save()
     (demo,) = demo_files.read(kept.writer.path)
     return kept.writer.path, demo

@@ -16,8 +16,7 @@ from llamagym_tui.engine.learning.directions import measure
 from llamagym_tui.engine.learning.packing import Row
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.ridge import RidgeCritic
-from llamagym_tui.engine.policy.memory import states_of
-from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.policy import Policy, states_of
 from llamagym_tui.engine.tokens.token_tree import ActionTrie
 from llamagym_tui.engine.tokens.tokenization import Opening
 

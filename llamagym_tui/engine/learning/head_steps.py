@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from llamagym_tui.engine.learning.carrying import Seen, carried, seen_in
 from llamagym_tui.engine.learning.directions import measure
-from llamagym_tui.engine.learning.figures import Made, UpdateSums
-from llamagym_tui.engine.learning.losses import Objective, deviation_k3
+from llamagym_tui.engine.learning.figures import Made
+from llamagym_tui.engine.learning.losses import Objective, UpdateSums, deviation_k3
 from llamagym_tui.engine.learning.model_steps import Moments
 from llamagym_tui.engine.learning.packing import (
     PackedRows,
@@ -31,8 +31,7 @@ from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.narrow import NarrowHead
 from llamagym_tui.engine.model.ridge import RidgeCritic
-from llamagym_tui.engine.policy.memory import states_of
-from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.policy import Policy, states_of
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.tokens.token_tree import ActionTrie
 from llamagym_tui.engine.tokens.tokenization import Opening

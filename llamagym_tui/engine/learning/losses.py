@@ -6,16 +6,17 @@ with a value, D decisions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from llamagym_tui.config import PPOConfig
+from llamagym_tui.engine.policy.decisions import Decisions
+from llamagym_tui.engine.ranks import Ranks
 
 if TYPE_CHECKING:
-    from llamagym_tui.engine.learning.figures import UpdateSums
     from llamagym_tui.engine.learning.packing import PackedRows
     from llamagym_tui.engine.learning.targets import Targets
     from llamagym_tui.engine.model.forward import Encoded
@@ -79,6 +80,87 @@ def reference_kl(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
 def value_loss(values: Tensor, returns: Tensor, weights: Tensor) -> Tensor:
     """() half the squared error, weighted and summed; (U,) each."""
     return 0.5 * (weights * (values - returns).square()).sum()
+
+
+@dataclass(slots=True)
+class UpdateSums:
+    """Sums over decisions, turns, branches and steps; what forwards give stays on their device until it is read."""
+
+    policy_loss: Tensor | float = 0.0
+    value_loss: Tensor | float = 0.0
+    approx_kl: Tensor | float = 0.0
+    clipped: Tensor | float = 0.0
+    """Decisions whose ratio lies outside the clip range."""
+    entropy: Tensor | float = 0.0
+    action_entropy: Tensor | float = 0.0
+    first_ratio: Tensor | float = 0.0
+    """Largest |ratio - 1| before the first step."""
+    decisions: int = 0
+    turns: int = 0
+    branches: int = 0
+    """Places where admissible replies part."""
+    grad_norms: list[Tensor | float] = field(default_factory=list)
+    """The policy's, of each step that was made, before clipping."""
+    skipped: int = 0
+    """Steps that were not made."""
+    log_ratios: list[Tensor] = field(default_factory=list)
+    """For each forward of this epoch: (D,) log-ratios of its decisions, new over old."""
+
+    @property
+    def kl_of_epoch(self) -> float:
+        """Mean KL over the decisions of this epoch so far, nats."""
+        if not self.log_ratios:
+            return 0.0
+        return float(deviation_k3(torch.cat(self.log_ratios)).mean())
+
+    def of_all(self, ranks: Ranks) -> UpdateSums:
+        """The sums of all ranks."""
+        total = UpdateSums()
+        for part in ranks.gather(self):
+            total.include(part)
+        total.skipped = self.skipped  # all ranks make the same steps, so there is nothing to add
+        return total
+
+    def include(self, part: UpdateSums) -> None:
+        """Add those of another part of the batch."""
+        self.policy_loss += part.policy_loss
+        self.value_loss += part.value_loss
+        self.approx_kl += part.approx_kl
+        self.clipped += part.clipped
+        self.entropy += part.entropy
+        self.action_entropy += part.action_entropy
+        # Unlike that of max(), torch's maximum keeps a NaN.
+        self.first_ratio = torch.maximum(
+            torch.as_tensor(self.first_ratio), torch.as_tensor(part.first_ratio)
+        )
+        self.decisions += part.decisions
+        self.turns += part.turns
+        self.branches += part.branches
+        self.grad_norms += part.grad_norms
+        self.skipped += part.skipped
+        self.log_ratios += part.log_ratios
+
+    def begin_epoch(self) -> None:
+        """Forget what is of the epoch before alone."""
+        self.log_ratios = []
+
+    @torch.no_grad()
+    def add(
+        self, policy: PolicyLoss, critic: Tensor, scored: Decisions, turns: int, *, is_first: bool
+    ) -> None:
+        """Count one forward: `critic` is its value loss, `turns` its trained turns, `is_first` if no step was made."""
+        self.policy_loss += policy.loss
+        self.value_loss += critic
+        self.approx_kl += policy.approx_kl
+        self.clipped += policy.clipped
+        self.entropy += scored.entropy.sum()
+        self.action_entropy += scored.action_entropy.sum()
+        self.decisions += len(scored.logprobs)
+        self.turns += turns
+        self.branches += len(scored.action_entropy)
+        if is_first:
+            # Unlike max(), clamp keeps a NaN.
+            self.first_ratio = policy.largest_deviation.clamp(min=self.first_ratio)
 
 
 @dataclass(frozen=True, slots=True)

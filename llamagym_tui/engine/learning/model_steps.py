@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from llamagym_tui.config import PPOConfig
-from llamagym_tui.engine.learning.figures import Made, UpdateSums
-from llamagym_tui.engine.learning.losses import Objective
+from llamagym_tui.engine.learning.figures import Made
+from llamagym_tui.engine.learning.losses import Objective, UpdateSums
 from llamagym_tui.engine.learning.movement import why_it_stood_still
 from llamagym_tui.engine.learning.packing import PackedRows, Row, forwards, minibatches, parts_of
 from llamagym_tui.engine.learning.reference import Reference

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from llamagym_tui.engine.policy.decisions import score_logprobs, sums_of_replies, token_logprobs
-from llamagym_tui.engine.policy.memory import states_of
-from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.policy import Policy, states_of
 from llamagym_tui.engine.tokens.token_tree import ActionTrie
 from llamagym_tui.engine.tokens.tokenization import Opening
 

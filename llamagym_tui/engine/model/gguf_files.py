@@ -16,6 +16,7 @@ import torch
 from llamagym_tui.engine.model.gguf_header import (
     ROPE_FACTORS,
     carry_positions,
+    require_obeyed,
     require_whole,
 )
 from llamagym_tui.engine.model.load_faults import require_all_weights
@@ -134,6 +135,7 @@ def _convert(file: Path, reader: Any, folder: Path) -> None:
     source = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
     config: Any = AutoConfig.from_pretrained(**source)
     carry_positions(file.name, reader, config)
+    require_obeyed(file.name, reader, config)
     model: Any
     model, found = AutoModelForCausalLM.from_pretrained(
         **source,

@@ -12,6 +12,8 @@ NEEDED = ("context_length", "embedding_length", "block_count", "attention.head_c
 """Keys without which transformers would take the sizes of another model."""
 ROPE_FACTORS = "rope_freqs.weight"
 """Divides the frequencies of positions in Llama 3.1 and later."""
+FACTORS = ("rope.scaling.factor", "rope.scale_linear")
+"""Keys that count only with the type of scaling; `carry_positions` reads them."""
 LOW = 1.0
 HIGH = 4.0
 LENGTH = 8192
@@ -149,6 +151,36 @@ def llama3_scaling(factors: np.ndarray, theta: float) -> dict[str, Any] | None:
         "high_freq_factor": HIGH,
         "original_max_position_embeddings": LENGTH,
     }
+
+
+def require_obeyed(file_name: str, reader: Any, config: Any) -> None:
+    """Refuse a factor, limit or window of the header that the configuration has nowhere.
+
+    transformers passes over keys that it does not know, and would compute another model. `carry_positions` comes first.
+
+    Raises:
+        ModelLoadError: there is one; the message has its name and value.
+    """
+    known = _numbers(config.to_dict())
+    for name, value in _own_keys(reader).items():
+        is_window = name == "attention.sliding_window"
+        if not (isinstance(value, float) or is_window) or name in FACTORS:
+            continue
+        never_slides = is_window and value >= getattr(config, "max_position_embeddings", math.inf)
+        is_neutral = value in (0, 1) or never_slides
+        if not is_neutral and not any(math.isclose(value, each, rel_tol=1e-6) for each in known):
+            raise ModelLoadError(
+                f"The GGUF file {file_name} has {name} = {value} in its header, which transformers does not read: take "
+                "the model as safetensors."
+            )
+
+
+def _numbers(value: Any) -> list[float]:
+    """All numbers of a configuration, nested ones too."""
+    parts = value.values() if isinstance(value, dict) else value
+    if isinstance(value, dict | list | tuple):
+        return [number for part in parts for number in _numbers(part)]
+    return [value] if isinstance(value, int | float) else []
 
 
 def _own_keys(reader: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The memory of what the model said after a prompt, and the forwards that fill it.
+"""The memory of what the model said after a prompt.
 
 It holds for one version of the trained weights. Where only an adapter on the head is trained, that is for ever, so
 rollout, update, evaluation and policy map read each prompt once in a run.
@@ -7,19 +7,11 @@ rollout, update, evaluation and policy map read each prompt once in a run.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
-
-import torch
 
 from llamagym_tui.engine.model.forward import Encoded
-from llamagym_tui.engine.tokens.token_tree import ActionTrie, ForwardLimits, TokenTree, grouped
+from llamagym_tui.engine.tokens.token_tree import TokenTree
 from llamagym_tui.engine.tokens.tokenization import Opening
 
-if TYPE_CHECKING:
-    from llamagym_tui.engine.policy.policy import Policy
-
-FORWARD_TOKENS = 1024
-"""Tokens of a forward over prompts."""
 Key = tuple[TokenTree, Opening]
 """A prompt, and the tree of replies behind it."""
 
@@ -82,63 +74,3 @@ class PromptMemory:
         if size <= self._most_bytes:
             self._known |= made
             self._bytes += size
-
-
-@torch.no_grad()
-def states_of(
-    policy: Policy,
-    prompts: Sequence[Opening],
-    trie: ActionTrie,
-    memory: PromptMemory | None = None,
-) -> Encoded:
-    """B rows of 1 + M columns: a prompt's last token, then the nodes of the tree of admissible replies.
-
-    Args:
-        policy: its `on_reading` is told how many prompts of a forward have been read.
-        prompts: all ids before a reply.
-        trie: the admissible replies.
-        memory: of the weights as they are. None: the policy's own where only an adapter on the head is trained, else
-            nothing is remembered.
-    """
-    narrow = policy.narrow
-
-    def compute(indices: list[int]) -> list[Encoded]:
-        found: dict[int, Encoded] = {}
-        policy.on_reading(0, len(indices))
-        ordered = sorted(indices, key=lambda index: prompts[index])
-        limits = ForwardLimits(FORWARD_TOKENS, flat=policy.model.backbone.is_lean)
-
-        def insert(tree: TokenTree, index: int) -> list[int]:
-            return _insert(tree, prompts[index], trie)
-
-        for tree, members in grouped(ordered, insert, limits):
-            columns = [each for _, each in members]
-            read = [column for each in columns for column in each]
-            whole = policy.model.backbone.encode_tree(tree, read)
-            at = torch.tensor(columns, device=whole.hidden.device)
-            encoded = whole.picked(torch.zeros_like(at), at)
-            if narrow is not None:
-                encoded = narrow.kept(encoded)
-            found |= zip([index for index, _ in members], encoded.rows(), strict=True)
-            policy.on_reading(len(found), len(indices))
-        return [found[index] for index in indices]
-
-    if memory is None:
-        memory = policy.memory if narrow is not None else PromptMemory(0)
-    is_whole = narrow.is_whole if narrow is not None else lambda row: True
-    return memory.rows(_keys(prompts, trie), compute, is_whole)
-
-
-def _keys(prompts: Sequence[Opening], trie: ActionTrie) -> list[Key]:
-    return [(trie.tree, Opening(tuple(prompt.prefix), tuple(prompt.rest))) for prompt in prompts]
-
-
-def _insert(tree: TokenTree, prompt: Opening, trie: ActionTrie) -> list[int]:
-    """Add a prompt with the replies behind it; the columns of its last token and of the replies' nodes."""
-    last = tree.insert([*prompt.prefix, *prompt.rest])[-1]
-    columns = [last] * (1 + len(trie.tree))
-    for reply, nodes in zip(trie.replies, trie.paths, strict=True):
-        path = tree.insert(reply[:-1], after=last)
-        for node, column in zip(nodes, path, strict=True):
-            columns[1 + node] = column
-    return columns

@@ -15,16 +15,25 @@ import transformers
 from torch import Tensor
 
 from llamagym_tui.config import GenerationConfig
+from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.narrow import NarrowHead
 from llamagym_tui.engine.model.shape import context_of
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.own_torch import own_torch
-from llamagym_tui.engine.policy.memory import PromptMemory, states_of
+from llamagym_tui.engine.policy.memory import Key, PromptMemory
 from llamagym_tui.engine.policy.trajectory import Trajectory
-from llamagym_tui.engine.tokens.token_tree import NO_REPLIES, ActionTrie
+from llamagym_tui.engine.tokens.token_tree import (
+    NO_REPLIES,
+    ActionTrie,
+    ForwardLimits,
+    TokenTree,
+    grouped,
+)
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer, Opening
 from llamagym_tui.errors import ConfigError, ModelLoadError, PromptTooLongError
 
+FORWARD_TOKENS = 1024
+"""Tokens of a forward over prompts."""
 SETS_KEPT = 1024
 """Sets of admissible actions whose tries are kept."""
 REMEMBERED_OF_FIXED_TRUNK = 512 * 2**20
@@ -236,3 +245,63 @@ class Policy:
             for index, value in zip(prompts, found, strict=True):
                 values[index] = value
         return values
+
+
+@torch.no_grad()
+def states_of(
+    policy: Policy,
+    prompts: Sequence[Opening],
+    trie: ActionTrie,
+    memory: PromptMemory | None = None,
+) -> Encoded:
+    """B rows of 1 + M columns: a prompt's last token, then the nodes of the tree of admissible replies.
+
+    Args:
+        policy: its `on_reading` is told how many prompts of a forward have been read.
+        prompts: all ids before a reply.
+        trie: the admissible replies.
+        memory: of the weights as they are. None: the policy's own where only an adapter on the head is trained, else
+            nothing is remembered.
+    """
+    narrow = policy.narrow
+
+    def compute(indices: list[int]) -> list[Encoded]:
+        found: dict[int, Encoded] = {}
+        policy.on_reading(0, len(indices))
+        ordered = sorted(indices, key=lambda index: prompts[index])
+        limits = ForwardLimits(FORWARD_TOKENS, flat=policy.model.backbone.is_lean)
+
+        def insert(tree: TokenTree, index: int) -> list[int]:
+            return _insert(tree, prompts[index], trie)
+
+        for tree, members in grouped(ordered, insert, limits):
+            columns = [each for _, each in members]
+            read = [column for each in columns for column in each]
+            whole = policy.model.backbone.encode_tree(tree, read)
+            at = torch.tensor(columns, device=whole.hidden.device)
+            encoded = whole.picked(torch.zeros_like(at), at)
+            if narrow is not None:
+                encoded = narrow.kept(encoded)
+            found |= zip([index for index, _ in members], encoded.rows(), strict=True)
+            policy.on_reading(len(found), len(indices))
+        return [found[index] for index in indices]
+
+    if memory is None:
+        memory = policy.memory if narrow is not None else PromptMemory(0)
+    is_whole = narrow.is_whole if narrow is not None else lambda row: True
+    return memory.rows(_keys(prompts, trie), compute, is_whole)
+
+
+def _keys(prompts: Sequence[Opening], trie: ActionTrie) -> list[Key]:
+    return [(trie.tree, Opening(tuple(prompt.prefix), tuple(prompt.rest))) for prompt in prompts]
+
+
+def _insert(tree: TokenTree, prompt: Opening, trie: ActionTrie) -> list[int]:
+    """Add a prompt with the replies behind it; the columns of its last token and of the replies' nodes."""
+    last = tree.insert([*prompt.prefix, *prompt.rest])[-1]
+    columns = [last] * (1 + len(trie.tree))
+    for reply, nodes in zip(trie.replies, trie.paths, strict=True):
+        path = tree.insert(reply[:-1], after=last)
+        for node, column in zip(nodes, path, strict=True):
+            columns[1 + node] = column
+    return columns

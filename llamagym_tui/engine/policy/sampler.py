@@ -21,8 +21,8 @@ from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.lean import is_llama_like
 from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.decisions import score_logprobs, sums_of_replies, token_logprobs
-from llamagym_tui.engine.policy.memory import PromptMemory, states_of
-from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.memory import PromptMemory
+from llamagym_tui.engine.policy.policy import Policy, states_of
 from llamagym_tui.engine.policy.trajectory import Choice
 from llamagym_tui.engine.tokens.token_tree import NO_REPLIES, ROOT, ActionTrie
 from llamagym_tui.engine.tokens.tokenization import Opening

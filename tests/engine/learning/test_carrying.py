@@ -8,8 +8,7 @@ import torch
 from llamagym_tui.engine.learning.carrying import MOST, MOST_MARGIN, carried, seen_in
 from llamagym_tui.engine.learning.packing import batch_rows
 from llamagym_tui.engine.learning.ppo import PPO
-from llamagym_tui.engine.policy.memory import states_of
-from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.policy import Policy, states_of
 from tests.engine.conftest import REPLIES
 from tests.engine.learning.test_head_ppo import OBSERVATIONS, head_learner, head_policy, play
 

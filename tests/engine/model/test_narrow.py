@@ -1,4 +1,4 @@
-"""A head that moves few logits, from what is kept of places: it is the plain model's softmax, gradient and sampling."""
+"""A head that moves few logits, from what is kept of places: its softmax and gradient are those of the plain model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from tests.engine.conftest import tiny_llama
 
 IDS = [3, 5, 9, 11]
 TRAINED = [5, 9]
-TEMPERATURE = 0.7
 
 
 @pytest.fixture
@@ -23,7 +22,6 @@ def narrow() -> NarrowHead:
     """A head whose adapter has something in it."""
     adapted = with_adapter(tiny_llama(64), LoraConfig(layers="head", r=6))
     head = NarrowHead(adapted.get_base_model().get_output_embeddings())
-    head.temperature = TEMPERATURE
     head.include(IDS, TRAINED)
     with torch.no_grad():
         head.down.normal_(std=0.5)
@@ -46,7 +44,7 @@ def plain_logprobs(narrow: NarrowHead, kept: NarrowEncoded) -> Tensor:
     """(3, V) by PEFT's own layer, with gradient to the whole of B."""
     head = narrow._base(kept.hidden[ROWS, COLUMNS])
     moved = kept.hidden[ROWS, COLUMNS] @ narrow.down.T @ narrow.up.T
-    return ((head + moved) / TEMPERATURE).log_softmax(-1)
+    return (head + moved).log_softmax(-1)
 
 
 def test_peft_has_the_same_logits(narrow: NarrowHead) -> None:
@@ -63,11 +61,10 @@ def test_peft_has_the_same_logits(narrow: NarrowHead) -> None:
     assert torch.allclose(whole, adapted(input_ids=ids).logits[0], atol=1e-5)
 
 
-def test_log_probabilities_and_entropies_are_those_of_the_whole_vocabulary(narrow, kept) -> None:
-    logprobs, entropies = kept.scorer_at(ROWS, COLUMNS, TEMPERATURE)(PLACES, TOKENS)
+def test_log_probabilities_are_those_of_the_whole_vocabulary(narrow, kept) -> None:
+    logprobs, _ = kept.scorer_at(ROWS, COLUMNS, 1.0)(PLACES, TOKENS)
     whole = plain_logprobs(narrow, kept)
     assert torch.allclose(logprobs, whole[PLACES, TOKENS], atol=1e-5)
-    assert torch.allclose(entropies, -(whole.exp() * whole).sum(-1), atol=1e-5)
 
 
 def test_the_gradient_of_the_rows_is_that_of_the_whole_matrix(narrow, kept) -> None:
@@ -76,44 +73,9 @@ def test_the_gradient_of_the_rows_is_that_of_the_whole_matrix(narrow, kept) -> N
         (weights * plain_logprobs(narrow, kept)[PLACES, TOKENS]).sum(), narrow.up
     )
     narrow.rows = narrow.up.detach()[TRAINED].clone().requires_grad_()
-    logprobs, _ = kept.scorer_at(ROWS, COLUMNS, TEMPERATURE)(PLACES, TOKENS)
+    logprobs, _ = kept.scorer_at(ROWS, COLUMNS, 1.0)(PLACES, TOKENS)
     (own,) = torch.autograd.grad((weights * logprobs).sum(), narrow.rows)
     assert torch.allclose(own, plain[TRAINED], rtol=1e-4, atol=1e-5 * float(plain.abs().max()))
-
-
-def test_a_token_is_drawn_as_often_as_the_whole_vocabulary_has_it(narrow, kept) -> None:
-    count = 40_000
-    uniform = (torch.arange(count, dtype=torch.float64) + 0.5) / count
-    rows = torch.zeros(count, dtype=torch.long)
-    columns = torch.full((count,), 2)
-    tokens, logprobs = kept.draw(rows, columns, uniform, greedy=False)
-    whole = plain_logprobs(narrow, kept)[1]
-    shares = torch.bincount(tokens, minlength=64) / count
-    assert torch.allclose(shares, whole.exp(), atol=2 / count)
-    assert torch.allclose(logprobs, whole[tokens], atol=1e-5)
-
-
-def test_a_number_that_rounding_has_put_past_the_end_draws_the_last_token(narrow, kept) -> None:
-    at = torch.tensor([0])
-    past = torch.tensor([1 + 1e-9], dtype=torch.float64)
-    tokens, logprobs = kept.draw(at, at, past, greedy=False)
-    assert tokens.tolist() == [63]
-    assert logprobs.item() == pytest.approx(plain_logprobs(narrow, kept)[0, 63].item(), abs=1e-5)
-
-
-@pytest.mark.parametrize("favourite", [9, 40])
-def test_greedy_takes_the_likeliest_of_all_tokens(narrow, favourite: int) -> None:
-    hidden = torch.randn(1, 1, 32)
-    with (
-        torch.no_grad()
-    ):  # a token of replies, or another one, whose row of W points along the state
-        narrow._base.weight[favourite] = 5 * hidden[0, 0]
-    kept = narrow.kept(Encoded(torch.nn.Identity(), hidden))
-    at = torch.tensor([0])
-    tokens, logprobs = kept.draw(at, at, torch.tensor([0.1]), greedy=True)
-    whole = (kept.logits_at(at, at) / TEMPERATURE).log_softmax(-1)
-    assert tokens.tolist() == [favourite]
-    assert logprobs.item() == pytest.approx(whole[0, favourite].item(), abs=1e-5)
 
 
 def test_an_adapter_that_was_trained_on_other_replies_keeps_what_it_has_learnt() -> None:

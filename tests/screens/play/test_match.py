@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from llamagym_tui.agents.tic_tac_toe import TicTacToeAgent
 from llamagym_tui.demos.human_game import MATCH, MatchAgainstModel
 from llamagym_tui.protocol.commands import AnyCommand, ProbeActions
@@ -36,7 +38,7 @@ def test_the_card_has_both_scores_and_what_is_known_of_their_difference() -> Non
     match = MatchAgainstModel(5, [1.0] * 10 + [0.0] * 10)
     found = by_model([1.0] * 9 + [-1.0] * 10 + [None], mean=-0.05)
     # Nine pairs are equal, one differs by 2 and nine by 1: mean 11/19, deviation √(13 − 121/19)/18, √(0.3684 …).
-    assert match_text(match, after(fakes.run_started(), found)) == (
+    assert match_text(match, replace(after(fakes.run_started()), match=found)) == (
         "You earn +0.500, the model −0.050, update 3, prompt v2 “Hit below 13.”. "
         "You against it: +0.58 ± 0.27 (95 %, 19 pairs of episodes on the same seeds)."
     )
