@@ -13,6 +13,7 @@ from llamagym_tui.cli.headless import (
 )
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import UsageError
+from llamagym_tui.model_registry import is_endpoint
 from llamagym_tui.protocol.literal import echo, echo_json
 from llamagym_tui.returns import counted, evaluated_return, with_unit
 from llamagym_tui.screens.policy_map.mapped_policy import compared_maps
@@ -41,12 +42,16 @@ def compare(
     Episodes are played until half the confidence interval is `half_width`, but at most `most` of each.
 
     Raises:
-        UsageError: both are the same, or play different games.
+        UsageError: both are the same, one is an endpoint, or they play different games.
         LlamaGymError: agent or model do not load, or the environment failed.
     """
     if configs[0] == configs[1]:
         raise UsageError(
             "A and B are the same: give --b-model, --b-prompt-file or --b-temperature."
+        )
+    if any(is_endpoint(config.model) for config in configs):
+        raise UsageError(
+            "`compare` needs models that are loaded; an endpoint plays in `eval`, `match` and as an opponent."
         )
     env, other_env = (config.env for config in configs)
     if env != other_env:

@@ -20,6 +20,12 @@ from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from tests.cli.test_main import run
 
 
+def test_an_endpoint_is_refused():
+    refused = run("compare", "blackjack", "--b-model", "http://localhost:1/v1#small")
+    assert refused.exit_code == 2
+    assert "an endpoint plays in `eval`" in refused.stderr
+
+
 def test_nothing_to_compare_is_refused():
     same = run("compare", "blackjack")
     assert (same.exit_code, same.stderr) == (
