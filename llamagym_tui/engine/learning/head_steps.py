@@ -32,7 +32,6 @@ from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.narrow import NarrowHead
 from llamagym_tui.engine.model.ridge import RidgeCritic
 from llamagym_tui.engine.policy.policy import Policy, states_of
-from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.tokens.token_tree import ActionTrie
 from llamagym_tui.engine.tokens.tokenization import Opening
 
@@ -115,21 +114,6 @@ class HeadSteps:
         for trie, by_prompt in by_trie.items():
             part = collate(list(by_prompt.values()), self.narrow.up.device, is_chosen=True)
             yield part, states_of(self.policy, list(by_prompt), trie)
-
-    def bootstraps(self, trajectories: Sequence[Trajectory]) -> list[float]:
-        """Value after the last turn of each: V(final observation) if truncated, else 0."""
-        values = [0.0] * len(trajectories)
-        prompts: dict[int, Opening] = {}
-        for index, trajectory in enumerate(trajectories):
-            final = trajectory.final_prompt
-            if trajectory.end == "truncated" and final is not None:
-                prompts[index] = Opening(final.prefix, tuple(final.ids))
-        if prompts:
-            states = states_of(self.policy, list(prompts.values()), self.policy.trie)
-            found = self.policy.model.v_head(states.hidden[:, 0]).tolist()
-            for index, value in zip(prompts, found, strict=True):
-                values[index] = value
-        return values
 
     def train(
         self,

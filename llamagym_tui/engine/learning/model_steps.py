@@ -23,7 +23,6 @@ from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.shape import forward_limits, shape_of
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.ranks import Ranks
 
 MUCH_TOO_FAR = 3.0
@@ -85,10 +84,6 @@ class ModelSteps:
         backbone = self.policy.model.backbone
         for part in forwards(rows, self.limits, backbone.device):
             yield part, part.encode(backbone)
-
-    def bootstraps(self, trajectories: Sequence[Trajectory]) -> list[float]:
-        """Value after the last turn of each."""
-        return self.policy.bootstrap_values(trajectories)
 
     def train(
         self,

@@ -224,7 +224,7 @@ class PPO:
             decision_values = torch.where(torch.tensor(is_trained), values, stored)
         bootstraps = [0.0] * len(trajectories)
         if config.has_critic:
-            bootstraps = self.steps.bootstraps(trajectories)
+            bootstraps = self.policy.bootstrap_values(trajectories)
         observations: Sequence[int] = ()
         if config.facts.groups == "observation":
             observations = self._observations(trajectories)
