@@ -36,9 +36,6 @@ Stage = Literal["under_way", "waiting", "trained", "inference"]
 """Where an episode stands; see `TurnInspected`."""
 Refused = Literal["settings", "checkpoint", "roll_back", "step", "warm_start", "wheel"]
 
-LeftOut = Literal["slow_screen", "full_disk"]
-"""The user interface did not read a conversation in time; events found no room."""
-
 
 class Event(Struct, frozen=True, kw_only=True, tag_field="type", gc=False):
     """Base of all events; they hold no cycles, so the garbage collector need not look through those that are kept."""
@@ -364,8 +361,6 @@ class EpisodesCounted(Event, frozen=True, kw_only=True):
     """Episode returns, in order of their end."""
     lengths: list[int]
     """Turns of each."""
-    counts: list[int] = []
-    """In a log: how many episodes there were of each return and length, in no order; empty: one of each."""
     mode: Mode
     prompt_version: int
     episodes: int
@@ -567,10 +562,9 @@ class WarningRaised(Event, frozen=True, kw_only=True):
 
 
 class EventsLeftOut(Event, frozen=True, kw_only=True):
-    """Events are missing here; nothing was waited for, so that the run went on."""
+    """Events of conversations are missing here, as the screen did not read them in time; the run did not wait."""
 
     count: int
-    reason: LeftOut
 
 
 class SessionFailed(Event, frozen=True, kw_only=True):

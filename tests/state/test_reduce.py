@@ -118,7 +118,7 @@ def test_updates_and_evaluations_are_kept():
     state = started(UpdateFinished(update=3, episodes=2400, stats=fakes.STATS), evaluation)
     assert (state.updates, state.stats, state.evaluations) == (3, fakes.STATS, (evaluation,))
     # 1.96 · 0.03 = 0.0588
-    note = "Evaluation: mean return −0.081 ± 0.059 over 1,000 greedy episodes; 95 % interval −0.140 … −0.022"
+    note = "Evaluation: mean return −0.081 ± 0.059 over 1,000 greedy episodes"
     assert state.transcript.entries[-1].fact == Notice(note)
 
 
