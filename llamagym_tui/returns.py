@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import NamedTuple, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from llamagym_tui.protocol.events import EvaluationFinished
 
@@ -100,8 +102,7 @@ class Group(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ReturnSeries:
+class ReturnSeries(Struct, frozen=True):
     """Sums of returns over groups of consecutive episodes."""
 
     start: int = 0

@@ -7,7 +7,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from llamagym_tui.errors import RunStoreError
@@ -23,7 +22,6 @@ from llamagym_tui.protocol.events import (
     TokensStreamed,
     TurnFinished,
 )
-from tests import fakes
 
 
 class Clock:
