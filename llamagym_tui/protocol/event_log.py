@@ -80,6 +80,7 @@ class EventLog:
         self._flush_at = clock() + FLUSH_EVERY_S
         self._fails = False
         self._waiting = bytearray()
+
     def append(self, event: events.Event) -> str:
         """Add an event, if it is kept; a sentence for people if writing fails or works again."""
         if self._file.closed:

@@ -162,7 +162,9 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
         case events.EventsLeftOut():
             were = "was" if event.count == 1 else "were"
             lines = f"{counted(event.count, 'line')} {were}"
-            return _noted(state, f"{lines} not shown: the screen did not keep up, and the run did not wait.")
+            return _noted(
+                state, f"{lines} not shown: the screen did not keep up, and the run did not wait."
+            )
         case events.SessionFailed():
             return _ended(replace(state, phase="failed", failure=clipped(event.message)))
         case events.RunFinished():
