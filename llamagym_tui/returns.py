@@ -219,6 +219,13 @@ class MeanReturn(NamedTuple):
             return self.mean_text
         return plus_minus(self.mean, margin(self.stderr))
 
+    @property
+    def interval_text(self) -> str:
+        """The two ends of its 95 % confidence interval: +0.010 … +0.050."""
+        half = margin(self.stderr)
+        places = decimals(self.mean, half)
+        return f"{signed(self.mean - half, places)} … {signed(self.mean + half, places)}"
+
 
 def evaluated_return(found: EvaluationFinished) -> MeanReturn:
     """The mean return of an evaluation."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -83,10 +83,12 @@ class RunStore:
             store._events = EventLog(store.run_dir / EVENTS_FILE)
             store.last_at_s = last_stamp(store.run_dir / EVENTS_FILE)
         except Timeout as error:
-            raise _in_use(store.run_dir) from error
+            raise RunStoreError(
+                f"Another process trains in {store.run_dir}; stop it, or choose another folder with --run-dir."
+            ) from error
         except OSError as error:
             store.close()
-            raise unwritable(f"run folder {store.run_dir}", error) from error
+            raise unwritable(store.run_dir, error) from error
         return store
 
     @property
@@ -104,7 +106,7 @@ class RunStore:
         try:
             return growing_file(self.log_path)
         except OSError as error:
-            raise unwritable(f"log of the run in {self.run_dir}", error) from error
+            raise unwritable(self.run_dir, error) from error
 
     def append(self, event: Event) -> str:
         """Add an event to ``events.jsonl``; `llamagym_tui.protocol.event_log` decides which are kept.
@@ -154,23 +156,11 @@ class RunStore:
             )
 
 
-def unwritable(what: str, error: OSError) -> RunStoreError:
-    """The error for something of a run that cannot be written."""
+def unwritable(run_dir: Path, error: OSError) -> RunStoreError:
+    """The error for the folder of a run that cannot be written."""
     why = error.strerror or error
     return RunStoreError(
-        f"The {what} cannot be written ({why}); choose another folder with --run-dir."
-    )
-
-
-def require_free(run_dir: Path) -> None:
-    """Raises RunStoreError: another process has the folder; nothing is written."""
-    if is_held(run_dir):
-        raise _in_use(run_dir)
-
-
-def _in_use(run_dir: Path) -> RunStoreError:
-    return RunStoreError(
-        f"Another process trains in {run_dir}; stop it, or choose another folder with --run-dir."
+        f"The run folder {run_dir} cannot be written ({why}); choose another one with --run-dir."
     )
 
 
@@ -210,7 +200,7 @@ class RunInfo:
 
     @property
     def name(self) -> str:
-        """Empty: it has none."""
+        """Its name; empty if it has none."""
         return self.about.partition(":")[0].strip()
 
     @property
@@ -224,33 +214,22 @@ class RunInfo:
 def new_run_dir(
     agent_name: str, *, clock: Callable[[], datetime] = utc_now, parent: Path | None = None
 ) -> Path:
-    """A folder for a new run, named by time and agent, and made at once: of two processes only one makes it.
+    """A folder for a new run, named by time and agent, and made at once.
 
-    One that cannot be made is named all the same; `RunStore.create` reports why.
-    Characters that do not belong into a file name are replaced. `parent`: the folder that it is in, if that is not the
-    one of the user's runs.
+    A folder that cannot be made is named all the same; `RunStore.create` reports why. Characters that do not belong
+    into a file name are replaced. `parent`: by default the folder of the user's runs.
     """
     agent = re.sub(r"[^A-Za-z0-9_.-]+", "-", agent_name).strip("-.") or "run"
     name = f"{clock():%Y%m%d-%H%M%S}-{agent}"
-    parent = parent or runs_dir()
-    candidate = parent / name
+    candidate = (parent or runs_dir()) / name
     number = 1
-    while not _is_made(candidate):
-        number += 1
-        candidate = parent / f"{name}-{number}"
+    with suppress(OSError):
+        make_folder(candidate.parent)
+        while candidate.exists():
+            number += 1
+            candidate = candidate.with_name(f"{name}-{number}")
+        candidate.mkdir(mode=0o700)
     return candidate
-
-
-def _is_made(folder: Path) -> bool:
-    """Make a folder unless it is there, or something forbids any such folder."""
-    try:
-        make_folder(folder.parent)
-        folder.mkdir(mode=0o700)
-    except FileExistsError:
-        return not folder.exists()  # a file in a parent's place is no other run
-    except OSError:
-        return True
-    return True
 
 
 def is_run(path: str | Path) -> bool:
@@ -326,10 +305,9 @@ def last_settings(run_dir: str | Path) -> RunConfig:
 
 def list_runs() -> list[RunInfo]:
     """Runs in the user's data folder, the latest first; folders that hold no readable run are left out."""
-    if not runs_dir().is_dir():
-        return []
     found = []
-    for folder in runs_dir().iterdir():
+    for path in runs_dir().glob(f"*/{CONFIG_FILE}"):
+        folder = path.parent
         with suppress(RunStoreError):
             found.append(
                 RunInfo(
@@ -374,25 +352,7 @@ def is_held(folder: Path) -> bool:
 
 
 def _begun_at(folder: Path) -> datetime:
-    """When a run was begun, by its folder's name, else when its settings were written; 1970 without such a date."""
+    """When a run was begun, by its folder's name, else when its settings were written."""
     with suppress(ValueError):
         return datetime.strptime(f"{folder.name[:15]}+0000", "%Y%m%d-%H%M%S%z")
-    try:
-        return datetime.fromtimestamp((folder / CONFIG_FILE).stat().st_mtime, UTC)
-    except (OSError, ValueError, OverflowError):
-        return datetime.fromtimestamp(0, UTC)
-
-
-def unlisted(listed: Sequence[RunInfo]) -> str:
-    """For people: the number of runs that `list_runs` leaves out as their settings are not of this version."""
-    folder = runs_dir()
-    names = {path.name for path in folder.iterdir() if is_run(path)} if folder.is_dir() else set()
-    left_out = len(names - {run.run_dir.name for run in listed})
-    if not left_out:
-        return ""
-    runs = (
-        "1 run of an earlier version is"
-        if left_out == 1
-        else f"{left_out:,} runs of an earlier version are"
-    )
-    return f"{runs} not listed."
+    return datetime.fromtimestamp((folder / CONFIG_FILE).stat().st_mtime, UTC)

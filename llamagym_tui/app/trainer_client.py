@@ -57,7 +57,7 @@ class TrainerClient:
             make_folder(self.log_path.parent)
             opened = growing_file(self.log_path)
         except OSError as error:
-            raise unwritable(f"run folder {config.run_dir}", error) from error
+            raise unwritable(Path(config.run_dir), error) from error
         try:
             with opened as log:
                 self._process = await asyncio.create_subprocess_exec(

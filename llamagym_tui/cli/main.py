@@ -314,12 +314,8 @@ def runs() -> None:
     for run in found:
         line = f"{run.started_at:%Y-%m-%d %H:%M}  {run.config.agent:<16} {run.standing:<15} {run.run_dir}"
         echo("  ".join(text for text in (line, run.config.origin, run.about) if text))
-    left_out = run_store.unlisted(found)
-    none = (
-        "" if found or left_out else "There is none yet; llamagym-tui blackjack begins the first."
-    )
-    live = f"Runs without --run-dir live in {runs_dir()}."
-    echo(" ".join(filter(None, (none, left_out, live))), to=sys.stderr)
+    none = "" if found else "There is none yet; llamagym-tui blackjack begins the first. "
+    echo(f"{none}Runs without --run-dir live in {runs_dir()}.", to=sys.stderr)
 
 
 @app.command()

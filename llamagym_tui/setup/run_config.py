@@ -240,7 +240,6 @@ def require_startable(config: RunConfig) -> None:
                 model_registry.require_model(name)
     is_follower = is_launched() and os.environ["RANK"] != "0"
     if config.run_dir and not is_follower and not config.parent:
-        run_store.require_free(Path(config.run_dir))
         run_store.RunStore(config.run_dir).check(config)
 
 

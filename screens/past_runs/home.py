@@ -130,7 +130,6 @@ class HomeScreen(Fitted[None]):
             is_filtered = self.query_one(SentenceInput).value.strip()
             none = f"None in {one_line(str(runs_dir()))} yet: enter on an agent begins the first."
             empty.update("None matches." if is_filtered else none)
-        self.query_one("#home-runs").border_subtitle = Content(runs.unlisted)
         chosen = self.query_one("#runs-chosen", Static)
         chosen.update("" if runs.chosen is None else chosen_text(runs.chosen))
         self.refresh_bindings()

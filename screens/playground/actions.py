@@ -7,7 +7,6 @@ from typing import Literal
 
 from textual.screen import Screen
 
-from llamagym_tui import user_files
 from llamagym_tui.protocol.commands import (
     DrawStates,
     RollBack,
@@ -139,12 +138,8 @@ class PlaygroundActions(Screen[None]):
         self.app.push_screen(WheelScreen(self._state))
 
     def action_view(self) -> None:
-        """Show or hide the drawing of the watched state, now and in later runs."""
+        """Show or hide the drawing of the watched state."""
         self._drawing_wanted = not self._draws
-        try:
-            user_files.keep_preferences(user_files.config_dir(), drawing=self._drawing_wanted)
-        except OSError as error:
-            self.notify(f"This is not kept for later runs: {error}", severity="warning")
         self.show_drawing()
 
     @property

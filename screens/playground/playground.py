@@ -11,7 +11,6 @@ from textual.events import Resize
 from textual.keys import format_key
 from textual.widgets import Input
 
-from llamagym_tui import user_files
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode
 from llamagym_tui.screens.conversation.view import ConversationPane, ConversationView
 from llamagym_tui.screens.playground.actions import PlaygroundActions, allowed
@@ -327,8 +326,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         if not self.is_attached:
             return  # It was left at once.
         state = self._state
-        preferences = user_files.load_preferences(user_files.config_dir())
-        self._drawing_wanted = preferences.drawing
         head = (
             Banner(id="banner", markup=False),
             ProgressLine(state, id="progress-line"),

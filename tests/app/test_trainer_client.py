@@ -152,7 +152,7 @@ async def test_a_run_folder_that_cannot_be_made_is_told(tmp_path: Path):
     with pytest.raises(LlamaGymError) as told_by_train:
         RunStore.create(config)
     assert str(told.value) == str(told_by_train.value)
-    assert "cannot be written (Not a directory); choose another folder with" in str(told.value)
+    assert "cannot be written (Not a directory); choose another one with" in str(told.value)
 
 
 @posix
