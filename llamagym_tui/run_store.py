@@ -167,7 +167,7 @@ def unwritable(run_dir: Path, error: OSError) -> RunStoreError:
 def require_same_policy(config: RunConfig, run_dir: Path) -> None:
     """Raises RunStoreError: the run in a folder has another agent or model than a configuration, or there is none.
 
-    A model at another place is the same one if its weights are.
+    A model at another place is taken for the same one if none is left at the earlier place.
     """
     earlier = read_config(run_dir)
     if config.agent != earlier.agent:
@@ -175,11 +175,10 @@ def require_same_policy(config: RunConfig, run_dir: Path) -> None:
             f"The run in {run_dir} has agent {earlier.agent}, not {config.agent}; "
             "go on with the same agent, or begin a new run in another folder."
         )
-    if config.model == earlier.model:
-        return
-    if config.weights is None or config.weights != earlier.weights:
+    has_moved = Path(earlier.model).is_absolute() and not Path(earlier.model).exists()
+    if config.model != earlier.model and not has_moved:
         raise RunStoreError(
-            f"The run in {run_dir} has model {earlier.model}, not {config.model}, and the weights differ; "
+            f"The run in {run_dir} has model {earlier.model}, not {config.model}; "
             "go on with the same model, or begin a new run in another folder."
         )
 

@@ -45,7 +45,7 @@ def generate(
 
     name = catalog.agent_name(agent)
     path = output or demo_files.demos_dir() / f"{name}-expert.jsonl"
-    player = catalog.player(catalog.find_agent(agent, env_kwargs(env)))
+    player = catalog.player(catalog.find_agent(agent, env_kwargs(env or ())))
     if opponent_of(player):
         raise UsageError(
             "The expert cannot play against a policy; choose an opponent among "

@@ -241,7 +241,7 @@ def compare(
     if b_model is not None:
         of_b["model"] = b_model
     if b_prompt_file is not None:
-        of_b["system_prompt"] = run_config.read_prompt(b_prompt_file).strip()
+        of_b["system_prompt"] = run_config.read_prompt(b_prompt_file)
     if b_temperature is not None:
         of_b["generation.temperature"] = b_temperature
     code = compare(

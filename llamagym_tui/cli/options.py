@@ -168,7 +168,7 @@ def read_settings(typed: Mapping[str, Any]) -> Given:
         if name == "env":
             given[name] = env_kwargs(value)
         elif name == "system_prompt":
-            given[name] = read_prompt(Path(value)).strip()
+            given[name] = read_prompt(Path(value))
         elif value is True:
             given[name] = True
         else:

@@ -169,8 +169,6 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = "bundled"
     base: str | None = None
     """Base model of an adapter in `model`, if it has moved."""
-    weights: str | None = None
-    """Fingerprint of the weights of `model` when the run began; None if unknown."""
     run_dir: Annotated[
         str, Option(flag="--run-dir", help="Folder of the run. Not given: a new one.")
     ]

@@ -103,8 +103,7 @@ def test_the_bundled_model_trains_its_head_alone_unless_a_setting_needs_more():
     assert trained("blackjack", "full_finetuning=true") == (True, "all", 0.0)
     assert trained("cart-pole", "full_finetuning=false") == head
     assert trained("blackjack", "lora.r=8") == head
-    with pytest.raises(UsageError, match=r"All weights of bundled are trained, so lora\.r would"):
-        trained("cart-pole", "lora.r=8", "ppo.lr=1e-4")
+    assert trained("cart-pole", "lora.r=8", "ppo.lr=1e-4") == (False, "all", 0.0)
 
 
 def test_what_is_not_given_is_measured():

@@ -96,7 +96,7 @@ def test_how_it_ended_is_that_of_the_last_session(tmp_path: Path):
 
 def test_two_runs_differ_in_what_was_given_and_in_what_was_changed_live(tmp_path: Path):
     first = fakes.config(tmp_path / "a", n_envs=64)
-    second = fakes.config(tmp_path / "b", ppo=PPOConfig(lr=1e-3), weights="ab12")
+    second = fakes.config(tmp_path / "b", ppo=PPOConfig(lr=1e-3))
     told = differences([first, second], [{}, {"ppo.kl_coef": 0.5}])
     assert told == {
         "n_envs": ("64", "128"),
