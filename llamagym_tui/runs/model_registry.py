@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from llamagym_tui.config import Dtype, GenerationConfig, LoraConfig
 from llamagym_tui.errors import ModelLoadError
+from llamagym_tui.settings import Dtype, GenerationConfig, LoraConfig
 from llamagym_tui.user_files import cache_dir, file_content, file_text
 
 BUNDLED = "bundled"
