@@ -23,7 +23,7 @@ from benchmarks.peers import EVALUATED
 from benchmarks.timing import machine, summary, updates_of
 from benchmarks.world_rows import ROWS
 from benchmarks.worlds import RECENT, SEED, Record, Records, Way, middle, number, train_to
-from llamagym_tui.config import LEARNERS
+from llamagym_tui.settings import LEARNERS
 
 WORLDS = ("blackjack", "frozen_lake", "kitchen", "cliff_walking")
 EPISODES = 500

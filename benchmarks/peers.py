@@ -31,9 +31,9 @@ from benchmarks.llamagym_environment import answer_of, llamagym_process, prompts
 from benchmarks.timing import machine, summary
 from benchmarks.world_rows import ROWS
 from benchmarks.worlds import SEED, Records, Way, train_to
-from llamagym_tui import model_registry
 from llamagym_tui.agents.frozen_lake import MAPS
 from llamagym_tui.engine.model.sources import model_folder
+from llamagym_tui.runs import model_registry
 from llamagym_tui.setup import catalog
 
 BUNDLED = Path(__file__).parents[1] / "llamagym_tui/bundled_model"

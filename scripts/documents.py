@@ -13,8 +13,8 @@ from textual.binding import Binding
 from textual.keys import format_key
 
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.config import FIGURES, GROUPS
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
+from llamagym_tui.settings import FIGURES, GROUPS
 
 ROOT = Path(__file__).resolve().parents[1]
 KEYED = (PlaygroundScreen, LlamaGymApp)

@@ -18,7 +18,7 @@ from llamagym_tui.app.trainer_client import own_python
 from llamagym_tui.cli.serve import Server, run
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.literal import echo, literal
-from llamagym_tui.run_store import new_run_dir
+from llamagym_tui.runs.run_store import new_run_dir
 from llamagym_tui.screens.play.classroom import ClassRecord, Classroom
 from llamagym_tui.setup.catalog import absolute_spec, agent_name
 from llamagym_tui.setup.trust import require_trusted

@@ -11,15 +11,15 @@ from llamagym_tui.cli.headless import (
     Player,
     quiet_progress,
 )
-from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import UsageError
-from llamagym_tui.model_registry import is_endpoint
 from llamagym_tui.protocol.literal import echo, echo_json
-from llamagym_tui.returns import counted, evaluated_return, with_unit
+from llamagym_tui.runs.model_registry import is_endpoint
 from llamagym_tui.screens.policy_map.mapped_policy import compared_maps
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.setup.catalog import agent_name
 from llamagym_tui.state.comparison import compared_text, unread_text
 from llamagym_tui.state.prompts import words
+from llamagym_tui.state.returns import counted, evaluated_return, with_unit
 from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.probes.map_policy import PolicyMapper
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts

@@ -16,15 +16,20 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, Self
 
 import msgspec
 
-from llamagym_tui import model_registry
 from llamagym_tui.cli.progress import Progress
-from llamagym_tui.config import RunConfig
 from llamagym_tui.demos.human_game import MATCH
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import AnyCommand, Stop
 from llamagym_tui.protocol.literal import echo, echo_json
-from llamagym_tui.returns import (
+from llamagym_tui.runs import model_registry
+from llamagym_tui.runs.run_store import RunStore
+from llamagym_tui.screens.play.classroom import ClassRecord
+from llamagym_tui.settings import RunConfig
+from llamagym_tui.setup import catalog
+from llamagym_tui.setup.run_config import is_launched
+from llamagym_tui.state.prompts import words
+from llamagym_tui.state.returns import (
     MeanReturn,
     counted,
     decimals,
@@ -32,11 +37,6 @@ from llamagym_tui.returns import (
     margin,
     with_unit,
 )
-from llamagym_tui.run_store import RunStore
-from llamagym_tui.screens.play.classroom import ClassRecord
-from llamagym_tui.setup import catalog
-from llamagym_tui.setup.run_config import is_launched
-from llamagym_tui.state.prompts import words
 from llamagym_tui.trainer.descriptors import diverted
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 

@@ -4,14 +4,14 @@ import queue
 from pathlib import Path
 from typing import Any, Literal
 
-from llamagym_tui import run_store
 from llamagym_tui.cli import headless
-from llamagym_tui.config import RunConfig
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import AnyCommand, Evaluate, Pause, Stop, WarmStart
 from llamagym_tui.protocol.literal import echo, echo_json
-from llamagym_tui.returns import evaluated_return
+from llamagym_tui.runs import run_store
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.state.reduce import warm_start_text
+from llamagym_tui.state.returns import evaluated_return
 
 FACTS = (
     "episodes",

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
-from llamagym_tui import __version__, model_registry, run_store
+from llamagym_tui import __version__
 from llamagym_tui.cli import options
 from llamagym_tui.cli.demos import demos_app
 from llamagym_tui.cli.group import AgentOrCommand, PlayCommand
@@ -17,6 +17,7 @@ from llamagym_tui.cli.options import EVALUATION, MODEL, RUN, Given, with_setting
 from llamagym_tui.errors import UsageError, require_library
 from llamagym_tui.game.environment import OPPONENT, SELF, outside_opponents
 from llamagym_tui.protocol.literal import echo
+from llamagym_tui.runs import model_registry, run_store
 from llamagym_tui.setup import catalog, run_config, trust
 from llamagym_tui.setup.play_config import typed_evaluation
 from llamagym_tui.user_files import browser_session, runs_dir

@@ -7,10 +7,10 @@ from types import MappingProxyType
 from typing import Any
 
 from llamagym_tui.cli.headless import Player, quiet_progress, return_text
-from llamagym_tui.config import RunConfig
 from llamagym_tui.protocol.literal import echo, echo_json
-from llamagym_tui.returns import counted, mean_return
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.setup.catalog import agent_name
+from llamagym_tui.state.returns import counted, mean_return
 from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 

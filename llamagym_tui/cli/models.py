@@ -2,8 +2,8 @@
 
 import sys
 
-from llamagym_tui import model_registry, run_store
 from llamagym_tui.protocol.literal import echo
+from llamagym_tui.runs import model_registry, run_store
 
 
 def list_models() -> None:

@@ -20,9 +20,9 @@ from msgspec.inspect import (
     UnionType,
 )
 
-from llamagym_tui.config import OPTIONS, RunConfig, flat
-from llamagym_tui.config.typed import assigned, setting_info, typed_value
 from llamagym_tui.errors import UsageError
+from llamagym_tui.settings import OPTIONS, RunConfig, flat
+from llamagym_tui.settings.typed import assigned, setting_info, typed_value
 from llamagym_tui.setup.run_config import env_kwargs, read_prompt
 
 USUAL = flat(RunConfig(agent="", run_dir=""))

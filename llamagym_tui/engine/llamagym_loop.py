@@ -17,16 +17,6 @@ import msgspec
 import torch
 from msgspec.structs import asdict
 
-from llamagym_tui.config import (
-    FIGURES_OF_A_RUN,
-    SCHEDULED,
-    GenerationConfig,
-    LoraConfig,
-    PPOConfig,
-    SFTSettings,
-    from_dict,
-    turns_kept,
-)
 from llamagym_tui.engine.learning.head_steps import HeadSteps
 from llamagym_tui.engine.learning.imitation import train_head_on
 from llamagym_tui.engine.learning.ppo import learner_for, unused_settings
@@ -56,6 +46,16 @@ from llamagym_tui.game.observed import (
     observation_text,
     observed,
     replies_of,
+)
+from llamagym_tui.settings import (
+    FIGURES_OF_A_RUN,
+    SCHEDULED,
+    GenerationConfig,
+    LoraConfig,
+    PPOConfig,
+    SFTSettings,
+    from_dict,
+    turns_kept,
 )
 
 SEED_TARGET_KL = 0.02

@@ -6,11 +6,11 @@ from pathlib import Path
 import psutil
 import torch
 
-from llamagym_tui.config import RunConfig
 from llamagym_tui.engine.model.loading import held_as, resolve_device
 from llamagym_tui.engine.model.shape import GIB, counted_shape, read_config
 from llamagym_tui.engine.model.sources import base_place, model_folder
 from llamagym_tui.errors import UsageError
+from llamagym_tui.settings import RunConfig
 
 TRAINED = 3
 """Elements for each trained weight: its gradient and Adam's two moments."""

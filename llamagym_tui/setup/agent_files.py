@@ -12,10 +12,10 @@ import traceback
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from llamagym_tui.config import LARGEST
 from llamagym_tui.errors import RAISED, AgentFileError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import GAME_FILE
+from llamagym_tui.settings import LARGEST
 from llamagym_tui.user_files import file_content
 
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from llamagym_tui import agents
 from llamagym_tui.agents.generic import GenericAgent
-from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import (
     MOST_WORDS,
     RAISED,
@@ -28,6 +27,7 @@ from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import GAME_FILE, make_env
 from llamagym_tui.game.observations import Range
 from llamagym_tui.protocol.literal import echo
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.setup.extras import install_command, module_of
 from llamagym_tui.user_files import REFUSED, may_open
 

@@ -12,8 +12,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from llamagym_tui import model_registry, run_store
-from llamagym_tui.config import (
+from llamagym_tui.errors import UntrustedAgent, UsageError, require_library
+from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.environment import OPPONENT, SELF, outside_opponents
+from llamagym_tui.game.observed import names_some_by_turn
+from llamagym_tui.runs import branch, model_registry, run_store
+from llamagym_tui.runs.model_registry import BUNDLED, is_endpoint, with_defaults
+from llamagym_tui.settings import (
     MEASURED,
     UNUSED_BY_HEAD,
     RunConfig,
@@ -21,13 +26,8 @@ from llamagym_tui.config import (
     in_sections,
     setting_types,
 )
-from llamagym_tui.config.typed import OWN_OPTIONS, has, merged
-from llamagym_tui.errors import UntrustedAgent, UsageError, require_library
-from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.environment import OPPONENT, SELF, outside_opponents
-from llamagym_tui.game.observed import names_some_by_turn
-from llamagym_tui.model_registry import BUNDLED, is_endpoint, with_defaults
-from llamagym_tui.setup import branch, catalog, trust
+from llamagym_tui.settings.typed import OWN_OPTIONS, has, merged
+from llamagym_tui.setup import catalog, trust
 from llamagym_tui.user_files import HomelessError, file_text, runs_dir
 
 SETTINGS_OF_HEAD: Mapping[str, Any] = {

@@ -4,14 +4,14 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from llamagym_tui.config import FINAL, RunConfig, flat, with_measured
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.events import AnyEvent
-from llamagym_tui.returns import RECENT, counted, evaluated_return, left_text, with_unit
+from llamagym_tui.settings import FINAL, RunConfig, flat, with_measured
 from llamagym_tui.state import prompts
 from llamagym_tui.state.comparison import prompts_text
 from llamagym_tui.state.pending import Pending
 from llamagym_tui.state.prompts import PromptEdit
+from llamagym_tui.state.returns import RECENT, counted, evaluated_return, left_text, with_unit
 from llamagym_tui.state.run import Mark, RunState
 from llamagym_tui.state.transcript import clipped
 from llamagym_tui.state.watching import watched_text

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 
 from llamagym_tui.errors import LlamaGymError, described, located, user_place
-from llamagym_tui.protocol.event_log import WRITTEN_AGAIN
 from llamagym_tui.protocol.events import Event, Progressed, Refused, SessionFailed, WarningRaised
+from llamagym_tui.runs.event_log import WRITTEN_AGAIN
 
 PROGRESS_EVERY_S = 0.5
 """Seconds between two progress events of something long."""

@@ -9,9 +9,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from llamagym_tui.config import FIGURES, GROUPS, LEARNERS, RunConfig, UpdateStats, Value
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import margin
 from llamagym_tui.screens.widgets.chart import (
     BOUND,
     Curve,
@@ -23,6 +21,8 @@ from llamagym_tui.screens.widgets.chart import (
 )
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import baselines, plain, share
+from llamagym_tui.settings import FIGURES, GROUPS, LEARNERS, RunConfig, UpdateStats, Value
+from llamagym_tui.state.returns import margin
 from llamagym_tui.state.run import RunState
 
 SHARES = ("clip_fraction", "parse_failure_rate", "refusal_rate", "flat_groups")

@@ -10,7 +10,6 @@ from textual.content import Content
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from llamagym_tui.config import FIGURES
 from llamagym_tui.screens.metrics.figure_chart import (
     FigureChart,
     figure_value,
@@ -21,6 +20,7 @@ from llamagym_tui.screens.widgets.fitted import Fitted, TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.run_header import RunHeader
+from llamagym_tui.settings import FIGURES
 from llamagym_tui.state.run import RunState
 
 

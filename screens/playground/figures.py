@@ -3,10 +3,10 @@
 from textual.content import Content
 
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import counted
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.widgets.numbers import baselines, plain, share
 from llamagym_tui.screens.widgets.run_header import StateText
+from llamagym_tui.state.returns import counted
 from llamagym_tui.state.run import RunState
 
 

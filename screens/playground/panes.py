@@ -11,7 +11,6 @@ from textual.widgets import Static
 from llamagym_tui.game.drawing import MAX_LINES
 from llamagym_tui.protocol.events import PolicyMapLaidOut
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import MeanReturn, margin, smoothing_window, thinned
 from llamagym_tui.screens.playground.figures import age
 from llamagym_tui.screens.policy_map.drawing import legend, places_for
 from llamagym_tui.screens.policy_map.grid import NOWHERE, PolicyGrid
@@ -21,6 +20,7 @@ from llamagym_tui.screens.widgets.chart import Curve, Drawing, Level, Plot, line
 from llamagym_tui.screens.widgets.look import ASIDE, drawing_content, own_styles
 from llamagym_tui.screens.widgets.numbers import BAR, bar, baselines, number, plain, share
 from llamagym_tui.screens.widgets.run_header import StateText
+from llamagym_tui.state.returns import MeanReturn, margin, smoothing_window, thinned
 from llamagym_tui.state.run import RunState
 
 MOST_ACTIONS = 6

@@ -13,7 +13,7 @@ import pytest
 from llamagym_tui.app.trainer_client import TrainerClient
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.events import AnyEvent, Hello, RunFinished, SessionFailed, TokensStreamed
-from llamagym_tui.run_store import RunStore
+from llamagym_tui.runs.run_store import RunStore
 from tests import fakes
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")

@@ -13,8 +13,8 @@ import pytest
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.cli import comparison, headless
 from llamagym_tui.cli.progress import Progress
-from llamagym_tui.config import GenerationConfig, RunConfig
 from llamagym_tui.errors import UsageError
+from llamagym_tui.settings import GenerationConfig, RunConfig
 from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from tests.cli.test_main import run

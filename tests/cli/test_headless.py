@@ -11,10 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from llamagym_tui import run_store
 from llamagym_tui.cli import headless
 from llamagym_tui.cli.progress import Progress
-from llamagym_tui.config import GenerationConfig, RunConfig
 from llamagym_tui.errors import LlamaGymError, RunStoreError
 from llamagym_tui.protocol.events import (
     EpisodesCounted,
@@ -28,8 +26,10 @@ from llamagym_tui.protocol.events import (
     UpdateFinished,
     WarningRaised,
 )
-from llamagym_tui.returns import MeanReturn
+from llamagym_tui.runs import run_store
+from llamagym_tui.settings import GenerationConfig, RunConfig
 from llamagym_tui.setup.play_config import evaluated_config
+from llamagym_tui.state.returns import MeanReturn
 from llamagym_tui.trainer import builders, session
 from tests import fakes
 from tests.fake_parts import Clock, FakeBuilders, Rollout, made_up_stats

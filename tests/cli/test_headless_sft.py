@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from llamagym_tui import run_store
 from llamagym_tui.cli import headless_sft
 from llamagym_tui.cli.main import app
-from llamagym_tui.config import RunConfig, WarmStartStats
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.protocol.events import (
     CheckpointSaved,
@@ -21,6 +19,8 @@ from llamagym_tui.protocol.events import (
     RunFinished,
     WarmStartFinished,
 )
+from llamagym_tui.runs import run_store
+from llamagym_tui.settings import RunConfig, WarmStartStats
 from llamagym_tui.trainer import session
 from tests.fake_parts import FakeBuilders
 from tests.trainer.test_warm_start import call

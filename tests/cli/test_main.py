@@ -14,11 +14,11 @@ import typer
 from filelock import FileLock
 from typer.testing import CliRunner, Result
 
-from llamagym_tui import model_registry
 from llamagym_tui.cli import main
 from llamagym_tui.cli.main import app
-from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import ModelLoadError, UsageError
+from llamagym_tui.runs import model_registry
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.setup import catalog, run_config
 from llamagym_tui.setup.run_config import checked_model
 from tests import fakes

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from llamagym_tui.cli import match
-from llamagym_tui.config import RunConfig
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 
 CONFIG = RunConfig(agent="tic_tac_toe", run_dir="", env={"opponent": "expert"})

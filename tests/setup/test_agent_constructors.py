@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from llamagym_tui.cli.main import app
-from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import AgentFileError
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.trainer.builders import Builders

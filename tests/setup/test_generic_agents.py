@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from llamagym_tui.config import RunConfig, from_dict
 from llamagym_tui.errors import UsageError
 from llamagym_tui.game.environment import EnvMaker, agent_env
-from llamagym_tui.run_store import RunStore
+from llamagym_tui.runs.run_store import RunStore
+from llamagym_tui.settings import RunConfig, from_dict
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.setup.run_config import env_kwargs, run_config

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from llamagym_tui import run_store
 from llamagym_tui.cli.main import app
 from llamagym_tui.errors import ConfigError
+from llamagym_tui.runs import run_store
 from llamagym_tui.screens.playground.playground import with_keys
 from llamagym_tui.setup import catalog, lessons
 from llamagym_tui.setup.lessons import begun, read_lesson

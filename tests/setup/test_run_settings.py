@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from llamagym_tui.config import MEASURED, PPOConfig, RunConfig
-from llamagym_tui.config.typed import assigned
 from llamagym_tui.errors import ConfigError, UsageError
+from llamagym_tui.settings import MEASURED, PPOConfig, RunConfig
+from llamagym_tui.settings.typed import assigned
 from llamagym_tui.setup.run_config import run_config
 
 OWN = """

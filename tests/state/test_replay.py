@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from llamagym_tui.protocol import event_log
 from llamagym_tui.protocol.events import (
     AnyEvent,
     EpisodeStarted,
@@ -17,6 +16,7 @@ from llamagym_tui.protocol.events import (
     PhaseChanged,
     WarningRaised,
 )
+from llamagym_tui.runs import event_log
 from llamagym_tui.state import replay
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.replay import Moment, Recording, ReplayPlayer

@@ -7,8 +7,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from llamagym_tui.config import PPOConfig, WarmStartStats
-from llamagym_tui.protocol import event_log
 from llamagym_tui.protocol.events import (
     AnyEvent,
     RolledBack,
@@ -18,6 +16,8 @@ from llamagym_tui.protocol.events import (
     WarmStartEvaluated,
     WarmStartFinished,
 )
+from llamagym_tui.runs import event_log
+from llamagym_tui.settings import PPOConfig, WarmStartStats
 from llamagym_tui.state.run_summary import differences, summary_of
 from tests import fakes
 from tests.recorded_run import record

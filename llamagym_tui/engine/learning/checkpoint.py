@@ -24,7 +24,7 @@ from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.tokens.template_date import with_date_of
 from llamagym_tui.errors import RunStoreError
-from llamagym_tui.run_folder import GOOD_MODEL_DIR, MODEL_DIR, OLD_MODEL_DIR, START_DIR
+from llamagym_tui.runs.run_folder import GOOD_MODEL_DIR, MODEL_DIR, OLD_MODEL_DIR, START_DIR
 from llamagym_tui.user_files import file_content, file_text, link_folder, require_regular
 
 TENSORS = "learner.safetensors"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from llamagym_tui.run_folder import GOOD_MODEL_DIR, MODEL_DIR, OLD, START_DIR, UPDATE_DIR
+from llamagym_tui.runs.run_folder import GOOD_MODEL_DIR, MODEL_DIR, OLD, START_DIR, UPDATE_DIR
 from llamagym_tui.user_files import (
     discard,
     discard_drafts,

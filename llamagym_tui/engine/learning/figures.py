@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import torch
 
-from llamagym_tui.config import UpdateStats
 from llamagym_tui.engine.learning.losses import UpdateSums
 from llamagym_tui.engine.learning.targets import Targets, explained_variance
 from llamagym_tui.engine.policy.trajectory import Trajectory
+from llamagym_tui.settings import UpdateStats
 
 
 class Made(NamedTuple):

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from llamagym_tui.config import LEARNERS, Credit, LearnerName
 from llamagym_tui.engine.learning.targets import Targets
 from llamagym_tui.engine.policy.trajectory import Trajectory
+from llamagym_tui.settings import LEARNERS, Credit, LearnerName
 
 
 class Earned(NamedTuple):

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.figures import Made
 from llamagym_tui.engine.learning.losses import Objective, UpdateSums
 from llamagym_tui.engine.learning.movement import why_it_stood_still
@@ -24,6 +23,7 @@ from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.shape import forward_limits, shape_of
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import Ranks
+from llamagym_tui.settings import PPOConfig
 
 MUCH_TOO_FAR = 3.0
 """Times the KL that an update should make, beyond which a step is undone."""

@@ -22,7 +22,6 @@ import msgspec
 import torch
 from torch import Tensor
 
-from llamagym_tui.config import PPOConfig, UpdateStats
 from llamagym_tui.engine.allocator import return_freed_memory
 from llamagym_tui.engine.learning.figures import update_stats
 from llamagym_tui.engine.learning.head_steps import HeadState, HeadSteps
@@ -40,6 +39,7 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory, Turn
 from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.errors import StoodStill
+from llamagym_tui.settings import PPOConfig, UpdateStats
 
 KEPT_BATCHES = 2
 """Updates whose batches can be inspected: an episode that the UI shows is soon of the update before the last."""

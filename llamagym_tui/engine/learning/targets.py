@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.estimators.by_name import ESTIMATORS
 from llamagym_tui.engine.learning.estimators.estimate import Comparison
 from llamagym_tui.engine.learning.rewards import turn_rewards
 from llamagym_tui.engine.learning.steps import Batch, credited_steps
 from llamagym_tui.engine.policy.trajectory import Trajectory, Turn
+from llamagym_tui.settings import PPOConfig
 
 
 @dataclass(frozen=True, slots=True)

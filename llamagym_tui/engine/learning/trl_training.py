@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from llamagym_tui.config import DPOSettings, SFTSettings, WarmStartStats
 from llamagym_tui.engine.learning.imitation import Progress, drawn
 from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.episode import prompt_after, replayed
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.chat import ChatMessage, Preference
+from llamagym_tui.settings import DPOSettings, SFTSettings, WarmStartStats
 
 NOT_TRAINED = -100
 """Label of a token without loss, as transformers has it."""

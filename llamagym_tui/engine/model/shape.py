@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from llamagym_tui import model_registry
-from llamagym_tui.config import LoraConfig
 from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.tokens.token_tree import ForwardLimits
+from llamagym_tui.runs import model_registry
+from llamagym_tui.settings import LoraConfig
 from llamagym_tui.user_files import file_content
 
 MATRICES = ("Linear", "Conv1D")

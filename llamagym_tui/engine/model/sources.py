@@ -14,12 +14,12 @@ from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
-from llamagym_tui import model_registry
 from llamagym_tui.engine.model import hub, load_faults
 from llamagym_tui.engine.model.gguf_files import converted, gguf_file, put_in_place
 from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE
 from llamagym_tui.errors import ModelLoadError
-from llamagym_tui.model_registry import BUNDLED, MEGABYTE, PackagedModel
+from llamagym_tui.runs import model_registry
+from llamagym_tui.runs.model_registry import BUNDLED, MEGABYTE, PackagedModel
 from llamagym_tui.user_files import make_folder, require_regular
 
 Notify = Callable[[str], None]

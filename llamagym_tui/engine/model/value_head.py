@@ -17,13 +17,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig
 
-from llamagym_tui.config import LoraConfig
 from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.forward import Backbone
 from llamagym_tui.engine.model.load_faults import require_all_weights
 from llamagym_tui.engine.model.ridge import RidgeCritic
 from llamagym_tui.engine.model.shape import base_of
 from llamagym_tui.errors import ConfigError, ModelLoadError
+from llamagym_tui.settings import LoraConfig
 
 VALUE_HEAD_FILE = "value_head.safetensors"
 

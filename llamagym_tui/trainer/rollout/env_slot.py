@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from llamagym_tui.config import SEED_BITS, Mode
 from llamagym_tui.demos.demonstration import PlayedTurn
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
@@ -19,6 +18,7 @@ from llamagym_tui.game.environment import episode_seed
 from llamagym_tui.game.game import EpisodeFault, Game, require_finite
 from llamagym_tui.game.observed import Observed, described_turn
 from llamagym_tui.protocol import events
+from llamagym_tui.settings import SEED_BITS, Mode
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.failures import Notices
 from llamagym_tui.trainer.rollout.opponents import Seat

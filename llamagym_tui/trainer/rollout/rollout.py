@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 
-from llamagym_tui.config import MAX_FAILURES, Mode, ParallelEnvs
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
@@ -27,6 +26,7 @@ from llamagym_tui.game.environment import Env, EnvMaker, turn_limit
 from llamagym_tui.game.game import EpisodeFault, Game
 from llamagym_tui.game.observed import names_by_turn
 from llamagym_tui.protocol import events
+from llamagym_tui.settings import MAX_FAILURES, Mode, ParallelEnvs
 from llamagym_tui.trainer.rollout.env_slot import (
     EnvSlot,
     Move,

@@ -7,11 +7,11 @@ from typing import get_args
 import pytest
 import torch
 
-from llamagym_tui.config import LEARNERS, LearnerName, PPOConfig
 from llamagym_tui.engine.learning.estimators.by_name import ESTIMATORS
 from llamagym_tui.engine.learning.estimators.estimate import Estimate
 from llamagym_tui.engine.learning.steps import Batch, credited_steps
 from llamagym_tui.engine.policy.trajectory import Turn
+from llamagym_tui.settings import LEARNERS, LearnerName, PPOConfig
 
 WITHOUT_CRITIC = [name for name, facts in LEARNERS.items() if not facts.has_critic]
 

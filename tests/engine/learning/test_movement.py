@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from torch import Tensor
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.config import PPOConfig, RunConfig
 from llamagym_tui.engine.learning import head_steps
 from llamagym_tui.engine.learning.movement import Marks
 from llamagym_tui.engine.learning.ppo import PPO, learner_for
 from llamagym_tui.engine.ranks import ALONE
 from llamagym_tui.errors import ConfigError, StoodStill
+from llamagym_tui.settings import PPOConfig, RunConfig
 from tests.engine.conftest import loop_of, tiny_llama
 from tests.engine.learning.test_head_ppo import OBSERVATIONS, head_learner, head_policy, play
 from tests.engine.learning.test_ppo import QUICK, collect, weights

@@ -14,11 +14,11 @@ import torch
 from msgspec.structs import asdict, replace
 from torch.distributed import TCPStore, destroy_process_group
 
-from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.packing import batch_rows, parts_of
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.ranks import Ranks
 from llamagym_tui.errors import RankLost
+from llamagym_tui.settings import PPOConfig
 from tests.engine.learning import test_ppo
 from tests.engine.learning.second_rank import steady, weights_of
 

@@ -6,12 +6,12 @@ import math
 
 import pytest
 
-from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.ppo import (
     adapted_kl_coef,
     along_line,
     learning_rate,
 )
+from llamagym_tui.settings import PPOConfig
 
 PLAIN = {"lr": 1.0, "lr_final": 0.2, "decay_updates": 4, "critic_warmup_updates": 0}
 

@@ -10,13 +10,13 @@ import torch
 from msgspec.structs import replace as replaced
 from torch import Tensor, nn
 
-from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.packing import Row, batch_rows, minibatches
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.targets import Targets
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Choice, Trajectory
+from llamagym_tui.settings import PPOConfig
 from tests.engine.conftest import REPLIES
 
 STILL = PPOConfig(

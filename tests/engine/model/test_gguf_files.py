@@ -22,7 +22,7 @@ from llamagym_tui.engine.model.gguf_files import (
 )
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.errors import ModelLoadError
-from llamagym_tui.model_registry import PackagedModel
+from llamagym_tui.runs.model_registry import PackagedModel
 from tests.engine.conftest import tiny_llama
 from tests.engine.model.gguf_writer import write_gguf
 from tests.engine.small_tokenizers import qwen_like

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from llamagym_tui.config import Value
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.screens.steering.settings import read, scheduled_value, value_text
+from llamagym_tui.settings import Value
 from tests import fakes
 
 CONFIG = fakes.config(Path("run"))

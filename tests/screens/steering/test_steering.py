@@ -9,7 +9,6 @@ import pytest
 from msgspec.structs import replace
 from textual.widgets import Input, OptionList
 
-from llamagym_tui.config import LIVE
 from llamagym_tui.protocol.commands import (
     CancelEvaluation,
     ChangeSettings,
@@ -26,13 +25,14 @@ from llamagym_tui.protocol.events import (
     SettingsMeasured,
     WarningRaised,
 )
-from llamagym_tui.returns import MeanReturn
 from llamagym_tui.screens.metrics.evaluation import EvaluationDialog, interval
 from llamagym_tui.screens.metrics.metrics import FigureList, MetricsScreen
 from llamagym_tui.screens.playground.actions import allowed
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.steering.settings import SettingsDialog
 from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
+from llamagym_tui.settings import LIVE
+from llamagym_tui.state.returns import MeanReturn
 from llamagym_tui.state.run import initial_state
 from tests import fakes
 from tests.screens.conftest import MakeApp

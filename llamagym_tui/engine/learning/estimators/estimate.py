@@ -9,9 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.rewards import SMALLEST_SPREAD
 from llamagym_tui.engine.learning.steps import Batch
+from llamagym_tui.settings import PPOConfig
 
 
 class Comparison(NamedTuple):

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.estimators.estimate import Estimate, whiten
 from llamagym_tui.engine.learning.steps import Batch
+from llamagym_tui.settings import PPOConfig
 
 
 def generalised(batch: Batch, config: PPOConfig) -> Estimate:

@@ -11,7 +11,6 @@ out, as the paper's second form does (F_norm = 1). Turns before one that someone
 
 import torch
 
-from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.estimators.estimate import (
     Estimate,
     compared,
@@ -20,6 +19,7 @@ from llamagym_tui.engine.learning.estimators.estimate import (
     returns_to_go,
 )
 from llamagym_tui.engine.learning.steps import Batch
+from llamagym_tui.settings import PPOConfig
 
 
 def group_in_group(batch: Batch, config: PPOConfig) -> Estimate:

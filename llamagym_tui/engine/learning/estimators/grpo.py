@@ -15,9 +15,9 @@ alike, as a failure would cost less a turn the longer it was drawn out.
 
 import torch
 
-from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.estimators.estimate import Estimate, compared_by_seed
 from llamagym_tui.engine.learning.steps import Batch
+from llamagym_tui.settings import PPOConfig
 
 
 def group_relative(batch: Batch, config: PPOConfig) -> Estimate:

@@ -5,7 +5,6 @@ A_t = (G_t - mean(G)) / std(G), mean and standard deviation over all turns of th
 KL to the reference may be part of the return, as `kl_form` says. Turns before one that someone else took teach nothing.
 """
 
-from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.estimators.estimate import (
     Estimate,
     compared,
@@ -13,6 +12,7 @@ from llamagym_tui.engine.learning.estimators.estimate import (
     whiten,
 )
 from llamagym_tui.engine.learning.steps import Batch
+from llamagym_tui.settings import PPOConfig
 
 
 def normalised_returns(batch: Batch, config: PPOConfig) -> Estimate:

@@ -5,9 +5,9 @@ baseline. It differs from the paper in PPO's clipped objective, by which a batch
 one that someone else took teach nothing, as their return is not the policy's alone.
 """
 
-from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.estimators.estimate import Estimate, returns_to_go
 from llamagym_tui.engine.learning.steps import Batch
+from llamagym_tui.settings import PPOConfig
 
 
 def returns_alone(batch: Batch, config: PPOConfig) -> Estimate:

@@ -8,9 +8,9 @@ group whose episodes earn the same is one that teaches nothing. An episode alone
 with.
 """
 
-from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.estimators.estimate import Estimate, compared_by_seed
 from llamagym_tui.engine.learning.steps import Batch
+from llamagym_tui.settings import PPOConfig
 
 
 def leave_one_out(batch: Batch, config: PPOConfig) -> Estimate:

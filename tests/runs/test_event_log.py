@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 
 from llamagym_tui.errors import RunStoreError
-from llamagym_tui.protocol import event_log
-from llamagym_tui.protocol.event_log import EventLog
 from llamagym_tui.protocol.events import (
     EpisodeFinished,
     EpisodeStarted,
@@ -22,6 +20,8 @@ from llamagym_tui.protocol.events import (
     TokensStreamed,
     TurnFinished,
 )
+from llamagym_tui.runs import event_log
+from llamagym_tui.runs.event_log import EventLog
 
 
 class Clock:

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from llamagym_tui.config import Dtype, GenerationConfig, LoraConfig
 from llamagym_tui.errors import ModelLoadError
+from llamagym_tui.settings import Dtype, GenerationConfig, LoraConfig
 from llamagym_tui.user_files import cache_dir, file_content, file_text
 
 BUNDLED = "bundled"
@@ -158,7 +158,7 @@ def download_of(name: str) -> Download | None:
 
 def folder_of_known(name: str) -> Path | None:
     """The folder of a model that ships or that a package carries, by the folder's name."""
-    bundled = Path(__file__).with_name("bundled_model")
+    bundled = Path(__file__).parents[1] / "bundled_model"
     packages = [entry.package.folder for entry in ENTRIES if entry.package is not None]
     return next(
         (each for each in (bundled, *packages) if each.name == name and each.is_dir()), None

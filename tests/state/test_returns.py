@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llamagym_tui.returns import (
+from llamagym_tui.state.returns import (
     MAX_GROUPS,
     CurvePoint,
     MeanReturn,

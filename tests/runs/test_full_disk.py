@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from llamagym_tui.protocol import event_log
-from llamagym_tui.protocol.event_log import EventLog
 from llamagym_tui.protocol.events import PhaseChanged
-from tests.protocol.test_event_log import Clock
+from llamagym_tui.runs import event_log
+from llamagym_tui.runs.event_log import EventLog
+from tests.runs.test_event_log import Clock
 
 
 class Disk:

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from llamagym_tui.config.fields import Count, Fraction, NonNegative, Option, Positive
 from llamagym_tui.errors import ConfigError
+from llamagym_tui.settings.fields import Count, Fraction, NonNegative, Option, Positive
 
 LearnerName = Literal["ppo", "reinforce", "rebn", "rloo", "grpo", "gigpo"]
 """Ways to estimate advantages; each is a file in `engine/learning/estimators`."""

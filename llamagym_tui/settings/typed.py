@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from llamagym_tui.config.fields import LARGEST
-from llamagym_tui.config.run import OPTIONS, in_sections, setting_types
 from llamagym_tui.errors import ConfigError
+from llamagym_tui.settings.fields import LARGEST
+from llamagym_tui.settings.run import OPTIONS, in_sections, setting_types
 
 OWN_OPTIONS = ("agent", "env", "model", "run_dir", "resume", "parent")
 """Settings that need more than a value: `--set` refuses them."""

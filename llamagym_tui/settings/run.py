@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct, field
 
-from llamagym_tui.config.fields import (
+from llamagym_tui.errors import ConfigError
+from llamagym_tui.settings.fields import (
     LARGEST_SEED,
     Count,
     Fraction,
@@ -23,8 +24,7 @@ from llamagym_tui.config.fields import (
     Positive,
     Value,
 )
-from llamagym_tui.config.ppo import SCHEDULED, PPOConfig
-from llamagym_tui.errors import ConfigError
+from llamagym_tui.settings.ppo import SCHEDULED, PPOConfig
 
 Mode = Literal["train", "inference"]
 """``train`` collects episodes for PPO, ``inference`` only plays them."""

@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from llamagym_tui import run_store
-from llamagym_tui.config import PPOConfig, RunConfig
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol.events import PhaseChanged, PromptChanged, RunStarted
-from llamagym_tui.run_store import RunStore, list_runs
+from llamagym_tui.runs import run_store
+from llamagym_tui.runs.run_store import RunStore, list_runs
+from llamagym_tui.settings import PPOConfig, RunConfig
 from tests.recorded_run import record
 
 pytestmark = pytest.mark.usefixtures("data_folder")

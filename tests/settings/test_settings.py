@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from llamagym_tui.config import (
+from llamagym_tui.errors import ConfigError
+from llamagym_tui.settings import (
     FINAL,
     LIVE,
     OPTIONS,
@@ -24,8 +25,7 @@ from llamagym_tui.config import (
     from_dict,
     with_final_values,
 )
-from llamagym_tui.config.typed import merged, settings, takes, typed_value
-from llamagym_tui.errors import ConfigError
+from llamagym_tui.settings.typed import merged, settings, takes, typed_value
 
 CONFIG = RunConfig(agent="blackjack", run_dir="r", n_envs=16, ppo=PPOConfig(lr=1e-3, lr_final=1e-4))
 

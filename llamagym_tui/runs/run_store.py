@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from llamagym_tui.config import RunConfig, changed
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol.events import AnyEvent, Event, PromptChanged, RunStarted, SettingsChanged
-from llamagym_tui.run_folder import ABOUT_FILE as ABOUT_FILE
-from llamagym_tui.run_folder import CONFIG_FILE as CONFIG_FILE
-from llamagym_tui.run_folder import EVENTS_FILE as EVENTS_FILE
-from llamagym_tui.run_folder import GOOD_MODEL_DIR as GOOD_MODEL_DIR
-from llamagym_tui.run_folder import LOCK_FILE as LOCK_FILE
-from llamagym_tui.run_folder import LOG_FILE, OLD_MODEL_DIR
-from llamagym_tui.run_folder import MODEL_DIR as MODEL_DIR
-from llamagym_tui.run_folder import SUMMARY_FILE as SUMMARY_FILE
+from llamagym_tui.runs.run_folder import ABOUT_FILE as ABOUT_FILE
+from llamagym_tui.runs.run_folder import CONFIG_FILE as CONFIG_FILE
+from llamagym_tui.runs.run_folder import EVENTS_FILE as EVENTS_FILE
+from llamagym_tui.runs.run_folder import GOOD_MODEL_DIR as GOOD_MODEL_DIR
+from llamagym_tui.runs.run_folder import LOCK_FILE as LOCK_FILE
+from llamagym_tui.runs.run_folder import LOG_FILE, OLD_MODEL_DIR
+from llamagym_tui.runs.run_folder import MODEL_DIR as MODEL_DIR
+from llamagym_tui.runs.run_folder import SUMMARY_FILE as SUMMARY_FILE
+from llamagym_tui.settings import RunConfig, changed
 from llamagym_tui.user_files import (
     file_content,
     growing_file,
@@ -37,9 +37,9 @@ from llamagym_tui.user_files import (
 )
 
 if TYPE_CHECKING:
-    from llamagym_tui.protocol.event_log import EventLog
+    from llamagym_tui.runs.event_log import EventLog
 
-# The names are those of `llamagym_tui.run_folder`; who asks this module for runs may take them from here.
+# The names are those of `llamagym_tui.runs.run_folder`; who asks this module for runs may take them from here.
 _OF_A_RUN = (CONFIG_FILE, EVENTS_FILE, MODEL_DIR, OLD_MODEL_DIR)
 
 
@@ -72,7 +72,7 @@ class RunStore:
         """
         from filelock import Timeout
 
-        from llamagym_tui.protocol.event_log import EventLog, last_stamp
+        from llamagym_tui.runs.event_log import EventLog, last_stamp
 
         store = cls(config.run_dir)
         store.check(config)
@@ -109,7 +109,7 @@ class RunStore:
             raise unwritable(self.run_dir, error) from error
 
     def append(self, event: Event) -> str:
-        """Add an event to ``events.jsonl``; `llamagym_tui.protocol.event_log` decides which are kept.
+        """Add an event to ``events.jsonl``; `llamagym_tui.runs.event_log` decides which are kept.
 
         A sentence for people is returned where writing fails, or works again.
         """
@@ -279,8 +279,8 @@ def read_config(run_dir: str | Path) -> RunConfig:
 
 
 def read_events(run_dir: str | Path) -> Iterator[AnyEvent]:
-    """The events of a run, in order, as `llamagym_tui.protocol.event_log.read_from`."""
-    from llamagym_tui.protocol import event_log
+    """The events of a run, in order, as `llamagym_tui.runs.event_log.read_from`."""
+    from llamagym_tui.runs import event_log
 
     return event_log.read(Path(run_dir) / EVENTS_FILE)
 
