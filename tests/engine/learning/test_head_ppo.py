@@ -246,7 +246,7 @@ def test_moments_of_rows_go_along_when_replies_with_other_tokens_come(tokenizer)
     learner = head_learner(policy)
     learner.update(play(policy))
     before = learner.tensors["0.adam.exp_avg"]
-    new = int(max(policy.narrow.ids)) + 1
+    new = next(token for token in range(99) if token not in policy.narrow.ids.tolist())
     policy.narrow.include([new], [new])
     moments = learner.tensors
     assert torch.equal(moments["0.adam.exp_avg"][:-1], before)
