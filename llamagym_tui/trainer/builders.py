@@ -22,15 +22,14 @@ from llamagym_tui.engine.learning import checkpoint
 from llamagym_tui.engine.learning.checkpoint import keep_template
 from llamagym_tui.engine.learning.head_steps import HeadSteps
 from llamagym_tui.engine.learning.imitation import prefer_by_head, train_head_on
-from llamagym_tui.engine.learning.movement import what_is_trained
-from llamagym_tui.engine.learning.ppo import PPO, learner_for, unused_settings
-from llamagym_tui.engine.learning.reference import Reference
+from llamagym_tui.engine.learning.ppo import PPO, learner_for, unused_settings, what_is_trained
 from llamagym_tui.engine.learning.trl_training import prefer, train_on
 from llamagym_tui.engine.memory import require_memory
 from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
 from llamagym_tui.engine.model.sources import base_place, model_folder
 from llamagym_tui.engine.own_torch import cores, set_threads
+from llamagym_tui.engine.policy.earlier import EarlierSelf
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.errors import ConfigError
@@ -301,7 +300,7 @@ class Builders:
             learn = partial(train_on, policy, data.conversations, self.config.sft)
         stats = learn(seed=self.config.seed, progress=progress, should_stop=should_stop)
         if learner.reference is not None:
-            learner.reference = Reference(policy)
+            learner.reference = EarlierSelf.of(policy)
         checkpoint.save_start(Path(self.config.run_dir), policy)
         return stats
 
