@@ -75,7 +75,6 @@ def train(
 ) -> None:
     """Train without a screen: a progress bar on stderr, the outcome on stdout."""
     options.require_used(given, ("dpo",) if given.get("sft_warm_start") else ("sft", "dpo"))
-    given = run_config.with_demonstrations(agent, given)
     config = run_config.run_config(agent, given, trust_agent=trust_agent)
     from llamagym_tui.cli import headless
 
@@ -119,7 +118,8 @@ def _imitate(
     debug: bool,
 ) -> NoReturn:
     options.require_used(given, ("dpo",) if method == "sft" else ("sft",))
-    given = {**given, "sft_data": run_config.sft_file(agent, given, method)}
+    agent_class = catalog.find_agent(agent, given.get("env"))
+    given = {**given, "sft_data": run_config.sft_file(agent_class, given, method)}
     config = run_config.run_config(agent, given)
     from llamagym_tui.cli import headless_sft
 

@@ -1,7 +1,6 @@
 """Every setting of a run, which of them may change live, and the figures of an update; nothing here knows torch."""
 
 from llamagym_tui.settings.fields import LARGEST as LARGEST
-from llamagym_tui.settings.fields import SEED_BITS as SEED_BITS
 from llamagym_tui.settings.fields import Option as Option
 from llamagym_tui.settings.fields import Value as Value
 from llamagym_tui.settings.figures import FIGURES as FIGURES
@@ -29,7 +28,6 @@ from llamagym_tui.settings.run import GenerationConfig as GenerationConfig
 from llamagym_tui.settings.run import LoraConfig as LoraConfig
 from llamagym_tui.settings.run import Mode as Mode
 from llamagym_tui.settings.run import OnCollapse as OnCollapse
-from llamagym_tui.settings.run import ParallelEnvs as ParallelEnvs
 from llamagym_tui.settings.run import RunConfig as RunConfig
 from llamagym_tui.settings.run import SFTSettings as SFTSettings
 from llamagym_tui.settings.run import Tracker as Tracker

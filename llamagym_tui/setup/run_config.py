@@ -93,6 +93,8 @@ def _new(agent_class: type[AgentBase], given: dict[str, Any]) -> RunConfig:
     """
     given = with_own_settings(agent_class, given)
     given.setdefault("run_dir", "")
+    if given.get("sft_warm_start"):
+        given["sft_data"] = sft_file(agent_class, given)
     given["measured"] = {name: "" for name in MEASURED if not has(given, name)}
     says_history = agent_class.history is not None or given.get("history", "own") != "own"
     if not says_history and _is_one_process(given) and not given.get("sft_warm_start"):
@@ -226,32 +228,13 @@ def ranks_of(config: RunConfig) -> int:
     return size
 
 
-def with_demonstrations(agent: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a run with the file of demonstrations that it begins with, checked, by its absolute path.
-
-    Raises:
-        UsageError: the run does not begin with one, has begun already, or nothing ships for the agent.
-    """
-    if not given.get("sft_warm_start"):
-        if "sft_data" in given:
-            raise UsageError("--sft-data is what a run begins with; add --sft-warm-start.")
-        return dict(given)
-    if given.get("resume") or given.get("parent"):
-        raise UsageError(
-            "A run that is resumed has begun already; --sft-warm-start is for a new one."
-        )
-    if agent is None:
-        return dict(given)
-    return {**given, "sft_data": sft_file(agent, given)}
-
-
-def sft_file(agent: str, given: Mapping[str, Any], method: Literal["sft", "dpo"] = "sft") -> str:
+def sft_file(
+    agent_class: type[AgentBase], given: Mapping[str, Any], method: Literal["sft", "dpo"] = "sft"
+) -> str:
     """The absolute path of the file to train an agent on, which has been checked."""
     from llamagym_tui.demos.training_data import training_data
-    from llamagym_tui.setup.run_agent import RunAgent
 
-    config = RunConfig(agent=agent, run_dir="", env=given.get("env", {}))
-    data = training_data(RunAgent(agent, config=config).agent, given.get("sft_data"), method)
+    data = training_data(catalog.made(agent_class), given.get("sft_data"), method)
     return str(data.path.absolute())
 
 

@@ -312,7 +312,6 @@ def test_any_setting_can_be_given_and_a_resumed_run_keeps_the_others_of_its_sect
         (["train", "blackjack", "--history", "-1"], "--history takes all or own or a whole number"),
         (["sft", "blackjack", "--set", "dpo.beta=0.2"], "not made here but by the command dpo."),
         (["train", "blackjack", "--set", "sft.lr=1e-4"], "by --sft-warm-start, or the command sft"),
-        (["train", "blackjack", "--sft-data", "a.jsonl"], "add --sft-warm-start"),
         (["match", "blackjack", "--b-model", "expert"], "blackjack is no game for two"),
         (["match", "tic-tac-toe", "--b-model", "self"], "against somebody else"),
         (
