@@ -401,7 +401,7 @@ def test_a_fault_of_somebody_elses_code_is_told_with_file_and_line(
     result = run("train", "blackjack")
     assert result.exit_code == 1
     assert re.fullmatch(
-        r"llamagym-tui: \S+test_main\.py, line \d+, in train: ValueError: odd; "
+        r"llamagym-tui: Unexpected ValueError: odd \(\S+test_main\.py, line \d+\); "
         r"run it again with --debug to see the traceback\.\n",
         result.stderr,
     )
