@@ -43,7 +43,7 @@ async def test_the_map_stands_beside_the_curve_where_the_curve_keeps_its_rows(
         await until(pilot, lambda: bool(pane.region.area) == is_there)
         assert ("policy map · now · P(hit) in " in shown(pilot)) == is_there
         if is_there:
-            assert app.screen.query_one("ReturnChart").size.height >= 9
+            assert app.screen.query_one("#returns").size.height >= 7
 
 
 async def test_the_map_says_its_age_and_a_click_opens_it_whole(make_app: MakeApp):
