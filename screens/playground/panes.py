@@ -116,7 +116,7 @@ class StateDrawing(StateText):
             return Content()
         if drawn is None:
             return Content.styled("state\nThe next observation is drawn here.", ASIDE)
-        text = drawing_content(self.app, drawn.text, drawn.marks, drawn.grounds)
+        text = drawing_content(self.app, drawn.text, drawn.grounds)
         lines = text.split("\n", include_separator=False, allow_blank=True)[: self._lines]
         wide = max(line.cell_length for line in lines) + 4
         beside = _probabilities(state)[: self._lines]
