@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.exact_blackjack import STATES
 from benchmarks.hit_probabilities import AGENT, hit_probabilities
-from llamagym_tui.engine.learning.scoring import reply_logprobs
+from llamagym_tui.engine.policy.decisions import reply_logprobs
 from llamagym_tui.engine.policy.policy import Policy, states_of
 from llamagym_tui.engine.tokens.token_tree import NO_REPLIES, ActionTrie
 from scripts.bundled_model import worlds
