@@ -167,7 +167,6 @@ class Builders:
             emit=emit,
             episode_limit=config.episodes,
             max_failures=config.max_failures,
-            parallel=config.parallel_envs,
             ranks=self.ranks,
             opponent=self.opponent(agent, policy),
         )
@@ -187,7 +186,7 @@ class Builders:
                 f"{', '.join(agent.opponents)}."
             )
         if name == SELF:
-            return EarlierSelves(policy, self.config.n_envs)
+            return EarlierSelves(policy)
         if name not in self._loaded:
             self._loaded[name] = self._loaded_opponent(name)
         return self._loaded[name]
@@ -213,7 +212,7 @@ class Builders:
         set_threads(threads)  # loading takes one, and those of the player were set before
         other = builders.policy(agent, loaded)
         prompt = agent.get_system_prompt() if config.system_prompt is None else config.system_prompt
-        return ModelOpponent(other, prompt, self.config.n_envs)
+        return ModelOpponent(other, prompt)
 
     def threads(self, policy: Policy, loaded: LoadedModel) -> int:
         """Let torch compute on the threads that are asked for, or that suit the model; their number."""
@@ -272,7 +271,6 @@ class Builders:
             n_envs=self.config.n_envs,
             max_turns=self.config.max_turns,
             max_failures=self.config.max_failures,
-            parallel=self.config.parallel_envs,
             opponent=self.opponent(agent, policy),
         )
 
