@@ -23,7 +23,7 @@ from llamagym_tui.engine.learning.ppo import PPO, learner_for, unused_settings, 
 from llamagym_tui.engine.memory import require_memory
 from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
-from llamagym_tui.engine.model.sources import base_place, model_folder
+from llamagym_tui.engine.model.sources import model_folder
 from llamagym_tui.engine.own_torch import cores, set_threads
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import ALONE, Ranks
@@ -81,7 +81,6 @@ class Builders:
         download = model_registry.download_of(name)
         if download is not None:
             notify(f"downloading {name}, {download.source}")
-        base_place(self.config.base, notify)
         if model_folder(name, notify) is not None or constants.HF_HUB_OFFLINE:
             return
         if not hub.is_reachable(name) and download is None:
@@ -99,7 +98,6 @@ class Builders:
             full_finetuning=config.full_finetuning,
             lora=None if holds_adapter(config.model) else config.lora,
             dtype=config.dtype,
-            base=config.base,
         )
         if config.resume:
             keep_template(loaded.tokenizer, Path(config.run_dir))

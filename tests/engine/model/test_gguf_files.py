@@ -124,10 +124,7 @@ def test_a_folder_that_is_no_model_or_that_no_library_should_read_is_refused(tmp
         sources.model_folder(str(tmp_path))
     (tmp_path / "model" / "model.safetensors").touch()
     assert sources.model_folder(str(tmp_path)) == tmp_path / "model"
-    assert sources.base_place(str(tmp_path)) == str(tmp_path / "model")
-    assert sources.base_place(None) is None
     assert sources.model_folder("someone/tiny") is None
-    assert sources.base_place("someone/tiny") == "someone/tiny"
     os.mkfifo(tmp_path / "model" / "pipe")
     with pytest.raises(ModelLoadError, match=f"^The model in '{tmp_path}' is not loaded: .*pipe"):
         sources.model_folder(str(tmp_path))
