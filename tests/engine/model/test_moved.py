@@ -39,11 +39,6 @@ def adapter(base: Path, tmp_path: Path) -> Path:
     return tmp_path / "adapter"
 
 
-def logits(loaded) -> torch.Tensor:
-    ids = loaded.tokenizer("A hand of twelve.", return_tensors="pt")["input_ids"]
-    return loaded.model(ids).logits
-
-
 def test_an_adapter_without_a_tokenizer_takes_that_of_its_base_model(adapter: Path, base: Path):
     loaded = load_model_and_tokenizer(str(adapter), "cpu")
     assert loaded.tokenizer.chat_template
