@@ -57,7 +57,7 @@ def settings() -> str:
     usual = flat(RunConfig(agent="", run_dir=""))
     lines = ["| setting | default | | live |", "|---|---|---|---|"]
     for name, option in OPTIONS.items():
-        default = "" if usual[name] in (None, "", {}, False) else str(usual[name])
+        default = "" if usual[name] in (None, "", {}) or usual[name] is False else usual[name]
         live = "`s`" if name in LIVE else ""
         lines.append(f"| `{option.flag or name}` | {default} | {option.help} | {live} |")
     return "\n".join(lines)

@@ -18,7 +18,6 @@ from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError
 from llamagym_tui.runs.run_store import has_checkpoint, last_settings
 from llamagym_tui.settings import Dtype, GenerationConfig
-from llamagym_tui.setup.run_config import checked_model
 from llamagym_tui.user_files import file_text, make_folder
 
 BY_SCORE = (
@@ -43,11 +42,8 @@ def export(
     *,
     merge: bool,
     gguf: bool = False,
-    base: str | None = None,
 ) -> str:
     """Write a run's latest model into a new folder; returns a sentence that names the places.
-
-    `base` is the place of an adapter's base model, if it has moved.
 
     Raises:
         UsageError: the folder is there already, or the converter is not.
@@ -71,9 +67,8 @@ def export(
     except OSError as error:
         raise _unwritable(out, error) from error
     # What is merged into weights of 16 bits is rounded away.
-    base = None if base is None else checked_model(base)
     dtype: Dtype | None = "float32" if merge else None
-    loaded = load_model_and_tokenizer(str(run_dir), "cpu", dtype=dtype, base=base)
+    loaded = load_model_and_tokenizer(str(run_dir), "cpu", dtype=dtype)
     story = story_of(run_dir)
     prompt = story.state.system_prompt or ""
     texts = [prompt, story.state.agent]

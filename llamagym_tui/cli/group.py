@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
-from llamagym_tui.errors import LlamaGymError, UsageError, located, program_ended, user_place
+from llamagym_tui.errors import LlamaGymError, UsageError, described, program_ended, user_place
 from llamagym_tui.protocol.literal import echo
 from llamagym_tui.setup import catalog
 
@@ -74,13 +74,7 @@ def end_failed(error: Exception) -> NoReturn:
     """End the program with a sentence on what failed."""
     if isinstance(error, LlamaGymError):
         _end(str(error), USAGE if isinstance(error, UsageError) else FAILED)
-    if user_place(error):
-        _end(f"{located(error)}; run it again with --debug to see the traceback.", FAILED)
-    what = (str(error) or "no message").splitlines()[0]
-    _end(
-        f"Unexpected {type(error).__name__}: {what}; run it again with --debug to see where.",
-        FAILED,
-    )
+    _end(f"Unexpected {described(error)}; run it again with --debug to see the traceback.", FAILED)
 
 
 def _end(sentence: str, code: int) -> NoReturn:

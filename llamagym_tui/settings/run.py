@@ -166,8 +166,6 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             help="Model name, hub id, local path, or a run's folder, name or RUN@UPDATE.",
         ),
     ] = "bundled"
-    base: str | None = None
-    """Base model of an adapter in `model`, if it has moved."""
     run_dir: Annotated[
         str, Option(flag="--run-dir", help="Folder of the run. Not given: a new one.")
     ]

@@ -57,9 +57,8 @@ def run_config(
         )
     if given.get("run_dir"):
         given["run_dir"] = str(Path(given["run_dir"]).expanduser().absolute())
-    for name in ("model", "base"):
-        if given.get(name) is not None:
-            given[name] = checked_model(given[name])
+    if "model" in given:
+        given["model"] = checked_model(given["model"])
     wants_other_weights = "lora" in given or given.get("full_finetuning")
     if wants_other_weights and holds_adapter(given.get("model", BUNDLED)):
         raise UsageError(
@@ -200,9 +199,7 @@ def with_run_dir(config: RunConfig) -> RunConfig:
             "leave out --ranks, or add --set lora.layers=all."
         )
     if not config.resume:
-        for name in (config.model, config.base):
-            if name is not None:
-                model_registry.require_model(name)
+        model_registry.require_model(config.model)
     if config.track is not None:
         require_library(config.track, config.track)
     if not config.run_dir:
@@ -387,13 +384,12 @@ def _going_on(folder: Path, given: dict[str, Any], *, trust_agent: bool) -> RunC
     elif given["agent"] == earlier.agent:
         del given["observation_ranges"]  # the policy goes on to read numbers as it has learnt to
     settings = merged(msgspec.to_builtins(earlier), given)
-    for name in ("model", "base"):
-        place = settings[name]
-        if place is not None and _looks_local(place) and not Path(place).expanduser().exists():
-            raise UsageError(
-                f"The run in {folder} has its {name} in {place}, where there is none any more; "
-                f"say where it is now with --{name}."
-            )
+    place = settings["model"]
+    if _looks_local(place) and not Path(place).expanduser().exists():
+        raise UsageError(
+            f"The run in {folder} has its model in {place}, where there is none any more; "
+            "say where it is now with --model."
+        )
     settings["measured"] = {
         name: why for name, why in earlier.measured.items() if not has(given, name)
     }

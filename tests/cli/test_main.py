@@ -54,7 +54,7 @@ COMMAND_LINE = {
     "compare": f"{MEASURES} --b-model --b-prompt-file --b-temperature --half-width",
     "match": "--b-model --device --envs --episodes --greedy --json --model --sampled --seed --set --threads",
     "report": "--csv --output -o",
-    "export": "--base --gguf --merge",
+    "export": "--gguf --merge",
     "serve": "--host --port --seats --sessions --watch",
     "lessons": "",
     "replay": "",
@@ -401,7 +401,7 @@ def test_a_fault_of_somebody_elses_code_is_told_with_file_and_line(
     result = run("train", "blackjack")
     assert result.exit_code == 1
     assert re.fullmatch(
-        r"llamagym-tui: \S+test_main\.py, line \d+, in train: ValueError: odd; "
+        r"llamagym-tui: Unexpected ValueError: odd \(\S+test_main\.py, line \d+\); "
         r"run it again with --debug to see the traceback\.\n",
         result.stderr,
     )

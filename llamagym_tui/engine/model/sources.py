@@ -51,14 +51,6 @@ def model_folder(name: str, notify: Notify = lambda words: None) -> Path | None:
     return local_path(name)
 
 
-def base_place(base: str | None, notify: Notify = lambda words: None) -> str | None:
-    """The folder, or hub id, of a base model that was named; None: none was. Raises as `model_folder`."""
-    if base is None:
-        return None
-    name = model_registry.full_name(base)
-    return str(model_folder(name, notify) or name)
-
-
 def _folder_of_packaged(name: str, package: PackagedModel, notify: Notify) -> Path | None:
     if model_registry.is_in_hub_cache(name):
         return None

@@ -39,11 +39,6 @@ def adapter(base: Path, tmp_path: Path) -> Path:
     return tmp_path / "adapter"
 
 
-def logits(loaded) -> torch.Tensor:
-    ids = loaded.tokenizer("A hand of twelve.", return_tensors="pt")["input_ids"]
-    return loaded.model(ids).logits
-
-
 def test_an_adapter_without_a_tokenizer_takes_that_of_its_base_model(adapter: Path, base: Path):
     loaded = load_model_and_tokenizer(str(adapter), "cpu")
     assert loaded.tokenizer.chat_template
@@ -54,16 +49,10 @@ def test_an_adapter_without_a_tokenizer_takes_that_of_its_base_model(adapter: Pa
         load_model_and_tokenizer(str(base), "cpu")
 
 
-def test_an_adapter_is_put_on_its_base_model_where_that_is_now(adapter: Path, base: Path, tmp_path):
-    before = logits(load_model_and_tokenizer(str(adapter), "cpu"))
+def test_an_adapter_whose_base_model_has_moved_is_refused(adapter: Path, base: Path, tmp_path):
     base.rename(tmp_path / "elsewhere")
     with pytest.raises(ModelLoadError, match=r"needs its base model .*base', which is not there: "):
         load_model_and_tokenizer(str(adapter), "cpu")
-    loaded = load_model_and_tokenizer(str(adapter), "cpu", base=str(tmp_path / "elsewhere"))
-    assert torch.equal(logits(loaded), before)
-    loaded.model.save_pretrained(tmp_path / "again")
-    saved = json.loads((tmp_path / "again" / "adapter_config.json").read_text())
-    assert saved["base_model_name_or_path"] == str(tmp_path / "elsewhere")
 
 
 def test_the_bundled_model_of_another_machine_is_that_of_this_one(tmp_path, adapter: Path):
