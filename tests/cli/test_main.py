@@ -353,10 +353,6 @@ def test_any_setting_can_be_given_and_a_resumed_run_keeps_the_others_of_its_sect
             ["train", "blackjack", "--set", "ppo.gama=1"],
             "There is no setting 'ppo.gama'; near it: ppo.gamma",
         ),
-        (
-            ["train", "blackjack", "--set", "ppo.kl_target=1", "--set", "ppo.kl_coef=0"],
-            "kl_target needs a kl_coef",
-        ),
         (["blackjack", "--set", "ppo.lr=-1"], "ppo.lr takes a number above 0, not '-1'"),
         (["--nope"], "No such option: --nope"),
     ],
