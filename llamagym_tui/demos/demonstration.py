@@ -18,6 +18,7 @@ from llamagym_tui.game.chat import (
     user,
     with_actions,
 )
+from llamagym_tui.protocol.events import EpisodeCorrected
 
 SCHEMA = 1
 """Version of the form of a line; it goes up with every change that an older reader would misread."""
@@ -108,6 +109,39 @@ class Demonstration(Struct, frozen=True, kw_only=True):
             recorded_at=utc_timestamp(recorded_at),
             replaced_replies=replaced_replies,
             admissible=admissible if any(admissible) else UNSET,
+        )
+
+    @classmethod
+    def of_correction(
+        cls,
+        agent: AgentBase,
+        agent_name: str,
+        episode: EpisodeCorrected,
+        *,
+        model: str,
+        recorded_at: datetime,
+    ) -> "Demonstration":
+        """An episode in which a person had the wheel; the model's own replies need not name an action."""
+        turns: list[PlayedTurn] = []
+        replaced: dict[int, str] = {}
+        for number, turn in enumerate(episode.turns):
+            admissible = episode.admissible[number] if episode.admissible else None
+            reading = agent.read(turn.reply)
+            action = turn.action if reading.failed else reading.action
+            observation = episode.observations[number]
+            turns.append(PlayedTurn(observation, admissible, turn.reply, action, turn.reward))
+            if turn.replaced is not None:
+                replaced[number] = turn.replaced
+        return cls.of(
+            agent,
+            agent_name,
+            episode.started.system_prompt,
+            turns,
+            end=episode.finished.end,
+            source="correction",
+            recorded_at=recorded_at,
+            model=model,
+            replaced_replies=replaced,
         )
 
     @property

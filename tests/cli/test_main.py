@@ -15,7 +15,7 @@ from filelock import FileLock
 from typer.testing import CliRunner, Result
 
 from llamagym_tui import model_registry
-from llamagym_tui.cli import main
+from llamagym_tui.cli import evaluation, main, training
 from llamagym_tui.cli.main import app
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import ModelLoadError, UsageError
@@ -24,7 +24,6 @@ from llamagym_tui.setup.run_config import checked_model
 from tests import fakes
 from tests.recorded_run import record
 
-HEADLESS = "llamagym_tui.cli.headless"
 SHIPPED = Path(__file__).resolve().parents[2] / "sft_data" / "blackjack.jsonl"
 
 
@@ -59,7 +58,7 @@ COMMAND_LINE = {
     "lessons": "",
     "replay": "",
 }
-"""Options of each command, but for --debug."""
+"""Options of each command; all take --debug."""
 
 
 def test_scripts_go_by_the_options_of_each_command() -> None:
@@ -68,7 +67,7 @@ def test_scripts_go_by_the_options_of_each_command() -> None:
         found = [
             word for each in commands[name].params for word in [*each.opts, *each.secondary_opts]
         ]
-        options = {word for word in found if word.startswith("-")} - {"--debug", "--film"}
+        options = {word for word in found if word.startswith("-")} - {"--film"}
         assert options == set(words.split()), name
 
 
@@ -95,9 +94,8 @@ def headless(monkeypatch: pytest.MonkeyPatch) -> Headless:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, fake: Headless) -> Headless:
-    module = SimpleNamespace(train=fake.train, evaluate=fake.evaluate)
-    monkeypatch.setitem(sys.modules, HEADLESS, module)
-    monkeypatch.setattr("llamagym_tui.cli.headless", module, raising=False)
+    monkeypatch.setattr(training, "train", fake.train)
+    monkeypatch.setattr(evaluation, "evaluate", fake.evaluate)
     return fake
 
 
@@ -147,7 +145,7 @@ def test_train_hands_its_options_to_the_session(headless: Headless, tmp_path: Pa
         measured={name: "" for name in fakes.MEASURED_OF_HEAD if name != "n_envs"},
         **fakes.HEAD_ALONE,
     )
-    assert options == {"json_output": True, "debug": False}
+    assert options == {"json_output": True}
 
 
 def write_agent(folder: Path, more: str = "pass") -> Path:
@@ -189,7 +187,7 @@ def test_eval_hands_its_options_on(headless: Headless) -> None:
     )
     assert result.exit_code == 0, result.stderr
     [(config, options)] = headless.calls
-    assert options == {"episodes": 50, "greedy": False, "json_output": True, "debug": False}
+    assert options == {"episodes": 50, "greedy": False, "json_output": True}
     assert (config.agent, config.model, config.mode, config.run_dir) == (
         "blackjack",
         "bundled",
@@ -317,7 +315,7 @@ def test_any_setting_can_be_given_and_a_resumed_run_keeps_the_others_of_its_sect
         (["match", "tic-tac-toe", "--b-model", "self"], "against somebody else"),
         (
             ["match", "tic-tac-toe", "--model", "http://localhost:1", "--b-model", "expert"],
-            "One of the two has to be a model that is loaded here",
+            "A has to be a model that is loaded here: name the endpoint as --b-model",
         ),
         (
             ["train", "tic-tac-toe", "--env", "opponent=me"],
@@ -468,7 +466,7 @@ def test_a_command_hands_on_what_it_was_given(
     monkeypatch.setattr(main, "_is_shown", lambda: True)
     monkeypatch.setattr(run_config, "require_library", kept("library"))
     monkeypatch.setattr("llamagym_tui.cli.doctor.report", kept("doctor"))
-    monkeypatch.setattr("llamagym_tui.cli.headless_sft.warm_start", kept("taught"))
+    monkeypatch.setattr("llamagym_tui.cli.training.warm_start", kept("taught"))
     monkeypatch.setattr(run_config, "sft_file", lambda agent, given, method: "/mine.jsonl")
     a_run_folder(data / "runs" / "one")
     one, new = data / "runs" / "one", tmp_path / "new"
@@ -481,7 +479,7 @@ def test_a_command_hands_on_what_it_was_given(
     assert run("dpo", "blackjack", "--sft-data", "a", "--env", "sab=true").exit_code == 3
     config = calls[-1][1]
     assert (config.sft_data, config.env) == ("/mine.jsonl", {"sab": True})
-    given = {"method": "dpo", "episodes": 2000, "json_output": False, "debug": False}
+    given = {"method": "dpo", "episodes": 2000, "json_output": False}
     assert calls == [
         ("replay", one, {}),
         ("doctor", {}),
