@@ -536,8 +536,7 @@ def test_demos_are_checked_and_listed(tmp_path: Path) -> None:
     bad.write_bytes(b"{}\n" * 6)
     checked = run("demos", "check", str(bad))
     assert (checked.exit_code, checked.stdout.startswith(f"{bad}:1: ")) == (1, True)
-    unread = "0 episodes, mean return 0.000, 6 unreadable lines: 1, 2, 3, 4, 5, …"
-    assert run("demos", "list", str(tmp_path)).stdout == f"{bad}: {unread}\n"
+    assert run("demos", "list", str(tmp_path)).stdout.startswith(f"{bad}, line 1: ")
     good = tmp_path / "good.jsonl"
     good.write_bytes(SHIPPED.read_bytes()[: SHIPPED.read_bytes().index(b"\n") + 1])
     assert run("demos", "check", str(good)).stdout == f"{good}: 1 episode, nothing wrong\n"
