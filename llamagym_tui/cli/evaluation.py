@@ -210,7 +210,7 @@ def compare(
         if unread := unread_text(found):
             echo(f"warning:{unread}", to=sys.stderr)
         return
-    echo(compared_text(found, agent.action_names, agent.return_unit))
+    echo(compared_text(found, agent.return_unit))
     for letter, player, side in zip("AB", players, (found.a, found.b), strict=True):
         earned = with_unit(evaluated_return(side).text, agent.return_unit)
         echo(f"{letter}  {earned} · {player.config.model}, {words(player.prompt, most=60)}")

@@ -78,7 +78,7 @@ def test_an_evaluation_gives_a_person_its_confidence_interval(
 def test_a_run_folder_is_evaluated_under_the_prompt_of_its_end(
     tmp_path: Path, built: list[FakeBuilders], named: str
 ) -> None:
-    played = {"max_turns": 9, "history": 2, "parallel_envs": "off"}
+    played = {"max_turns": 9, "history": 2}
     trained = RunConfig(
         agent="coin",
         run_dir=str(tmp_path),
