@@ -154,9 +154,9 @@ class Side:
         is_a = self.prompt == "Own."
         self.plays.append(("A" if is_a else "B", episodes, greedy, seed))
         for number in range(episodes):
-            earned, actions = (-1.0, (1, 0)) if is_a else (1.0, (0, 1))
+            earned = -1.0 if is_a else 1.0
             unread = int(not is_a)
-            ended.append(EpisodeCounts(earned, 1, unread, actions=actions, number=number))
+            ended.append(EpisodeCounts(earned, 1, unread, number=number))
         return True
 
     def close(self) -> None:
@@ -179,7 +179,7 @@ def test_a_person_gets_the_sentence_and_both_sides(
     earned = "+2 ± 0 chips a hand (95 %, 3 pairs of episodes on the same seeds)"
     unread = "B's replies name no action in 100% of turns, so there the fallback plays."
     assert capfd.readouterr().out.splitlines() == [
-        f"B takes stick 100% less often than A: {earned}. {unread}",
+        f"B against A: {earned}. {unread}",
         "A  −1 ± 0 chips a hand · bundled, “Own.”",
         "B  +1 ± 0 chips a hand · big, “Other.”",
     ]
