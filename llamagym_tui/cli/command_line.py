@@ -9,13 +9,13 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from difflib import get_close_matches
 from functools import wraps
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
-from msgspec.inspect import FloatType, IntType, LiteralType, Metadata, NoneType, Type, UnionType
+from msgspec.inspect import LiteralType, UnionType
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
@@ -23,7 +23,6 @@ from llamagym_tui.config import OPTIONS, RunConfig, flat
 from llamagym_tui.config.typed import assigned, setting_info, typed_value
 from llamagym_tui.errors import LlamaGymError, UsageError, located, program_ended, user_place
 from llamagym_tui.protocol.literal import echo
-from llamagym_tui.setup import catalog
 from llamagym_tui.setup.run_config import env_kwargs, read_prompt
 
 FAILED = 1
@@ -40,11 +39,6 @@ class AgentOrCommand(TyperGroup):
         play = self.get_command(ctx, "play")
         if play is None or self.get_command(ctx, word) is not None or word.startswith("-"):
             return super().resolve_command(ctx, args)
-        # A word that is close to a command and names no agent was hardly meant as an agent.
-        shown = [name for name, command in self.commands.items() if not command.hidden]
-        nearest = get_close_matches(word, shown, n=1, cutoff=0.7)
-        if nearest and word not in catalog.built_in() and catalog.agent_file(word) is None:
-            raise UsageError(f"There is no command or agent {word!r}; did you mean {nearest[0]}?")
         return "AGENT", play, args
 
     # The other arguments are Typer's own.
@@ -162,7 +156,7 @@ def _parameter(name: str) -> inspect.Parameter:
     usual = USUAL[name]
     kind: Any = str | None
     default: Any = None
-    metavar: str | None = _metavar(setting_info(name))
+    metavar: str | None = _metavar(name)
     shown: bool | str = str(usual or "") or False
     if name == "env":
         kind = list[str] | None
@@ -182,21 +176,12 @@ def _parameter(name: str) -> inspect.Parameter:
     )
 
 
-def _metavar(kind: Type) -> str:
-    """The word for a setting's value in the help."""
-    match kind:
-        case Metadata(type=inner):
-            return _metavar(inner)
-        case LiteralType(values=values):
-            return "|".join(map(str, values))
-        case UnionType(types=types):
-            return "|".join(_metavar(each) for each in types if not isinstance(each, NoneType))
-        case IntType():
-            return "N"
-        case FloatType():
-            return "NUMBER"
-        case _:
-            return "TEXT"
+def _metavar(name: str) -> str:
+    """The word for a setting's value in the help: its choices, if it has some."""
+    info = setting_info(name)
+    kinds = info.types if isinstance(info, UnionType) else (info,)
+    choices = [kind.values for kind in kinds if isinstance(kind, LiteralType)]
+    return "|".join(map(str, chain(*choices))) or "VALUE"
 
 
 _SET = inspect.Parameter(

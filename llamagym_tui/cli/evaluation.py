@@ -23,14 +23,12 @@ from llamagym_tui.protocol import events
 from llamagym_tui.protocol.literal import echo, echo_json
 from llamagym_tui.returns import counted, evaluated_return, mean_return, with_unit
 from llamagym_tui.screens.play.classroom import ClassRecord
-from llamagym_tui.screens.policy_map.mapped_policy import compared_maps
 from llamagym_tui.setup import catalog
 from llamagym_tui.state.comparison import compared_text, unread_text
 from llamagym_tui.state.prompts import words
 from llamagym_tui.trainer.builders import EVALUATION_SEED, Builders
 from llamagym_tui.trainer.endpoint_player import EndpointPlayer
 from llamagym_tui.trainer.evaluations import returns_by_number
-from llamagym_tui.trainer.probes.map_policy import PolicyMapper
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.evaluation import Pairs, compared, enough_for, played
 
@@ -103,8 +101,8 @@ def evaluate(
     episodes: int,
     greedy: bool,
     json_output: bool = False,
-) -> int:
-    """Measure the mean return of an `evaluated_config`'s model, and print it; returns the exit code, 0.
+) -> None:
+    """Measure the mean return of an `evaluated_config`'s model, and print it.
 
     Raises:
         LlamaGymError: agent or model do not load, or the environment or the endpoint failed.
@@ -120,7 +118,7 @@ def evaluate(
     if json_output:
         names = {"agent": catalog.agent_name(config.agent), "model": config.model}
         echo_json(names | msgspec.to_builtins(found))
-        return 0
+        return
     refused = ""
     if found.refusal_rate:
         refused = f"{found.refusal_rate:.1%} named an action that was refused; "
@@ -130,7 +128,6 @@ def evaluate(
         f"prompt {words(player.prompt)}; {found.parse_failure_rate:.1%} of replies named no action; "
         f"{refused}{found.elapsed_s:.0f} s."
     )
-    return 0
 
 
 def _policy_word(greedy: bool) -> str:
@@ -160,8 +157,8 @@ def compare(
     half_width: float | None,
     most: int,
     json_output: bool = False,
-) -> int:
-    """Measure how much more B earns than A, and print it; returns the exit code, 0.
+) -> None:
+    """Measure how much more B earns than A, and print it.
 
     Episodes are played until half the confidence interval is `half_width`, but at most `most` of each.
 
@@ -197,20 +194,12 @@ def compare(
         enough = half_width or enough_for(agent.baselines)
         pairs: Pairs = ([], [])
         played(play, enough, most, pairs)
-        layouts: list[Any] = []
-        maps = []
-        for each in players:
-            mapper = PolicyMapper(each.agent, each.policy, layouts.append, time.monotonic)
-            each.policy.generation = each.config.generation
-            mapper.lay_out()
-            maps += mapper.under(each.prompt, 0, 0)
     found = compared(
         pairs,
         [{"system_prompt": player.prompt} for player in players],
         elapsed_s=time.monotonic() - began_at,
         greedy=greedy,
         enough=enough,
-        maps=maps,
     )
     if json_output:
         names = {
@@ -220,14 +209,11 @@ def compare(
         echo_json(names | msgspec.to_builtins(found))
         if unread := unread_text(found):
             echo(f"warning:{unread}", to=sys.stderr)
-        return 0
-    echo(compared_text(found, agent.action_names, agent.return_unit))
+        return
+    echo(compared_text(found, agent.return_unit))
     for letter, player, side in zip("AB", players, (found.a, found.b), strict=True):
         earned = with_unit(evaluated_return(side).text, agent.return_unit)
         echo(f"{letter}  {earned} · {player.config.model}, {words(player.prompt, most=60)}")
-    for line in compared_maps(layouts[0] if layouts else None, found.maps):
-        echo(line)
-    return 0
 
 
 SIDES = {"player": "begins", "opponent": "comes second"}
@@ -241,8 +227,8 @@ def match(
     episodes: int,
     greedy: bool,
     json_output: bool = False,
-) -> int:
-    """Play games, half of which each begins, and print how many A has won; returns the exit code, 0.
+) -> None:
+    """Play games, half of which each begins, and print how many A has won.
 
     Args:
         config: settings of A, which plays against B as its opponent.
@@ -284,7 +270,7 @@ def match(
             "policy": _policy_word(greedy),
         }
         echo_json(figures)
-        return 0
+        return
     echo(
         f"A has not lost {not_lost:.1%} of {counted(len(returns), 'game')}, {_policy_word(greedy)}: "
         f"{_outcomes_text(returns)}; mean return {mean.text}."
@@ -293,7 +279,6 @@ def match(
         echo(f"A {side}: {_outcomes_text(each)}.")
     echo(f"A  {config.model}")
     echo(f"B  {other}")
-    return 0
 
 
 def outcomes(returns: Sequence[float]) -> dict[str, int]:

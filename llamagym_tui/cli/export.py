@@ -81,9 +81,8 @@ def export(
         model = loaded.model.merged()
         sample.require(model, "the merged model")
     sampling = last_settings(run_dir).generation
-    ends = generation_ends(loaded.model, loaded.tokenizer)
-    ends = ChatTokenizer(loaded.tokenizer, ends).end_ids
-    generation = generation_config_of(model, sampling, ends)
+    chat = ChatTokenizer(loaded.tokenizer, generation_ends(loaded.model, loaded.tokenizer))
+    generation = generation_config_of(model, sampling, chat.end_ids)
     try:
         with read_back(out, sample) as draft:
             model.save_pretrained(draft)

@@ -5,8 +5,9 @@ Nothing heavy is imported before a command runs.
 """
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -87,50 +88,39 @@ def train(
     from llamagym_tui.cli import training
 
     config = run_config.with_run_dir(config)
-    raise typer.Exit(training.train(config, json_output=json_output))
+    training.train(config, json_output=json_output)
 
 
-BeforeAndAfter = Annotated[
-    int, typer.Option(min=0, help="Greedy episodes before and after; 0 skips them.")
-]
+def _warm_start_by(method: Literal["sft", "dpo"]) -> Callable[..., Any]:
+    """The command of a warm start."""
 
+    @with_settings(*MODEL, "sft_data", "run_dir")
+    def command(
+        agent: command_line.Agent,
+        given: Given,
+        episodes: Annotated[
+            int, typer.Option(min=0, help="Greedy episodes before and after; 0 skips them.")
+        ] = 2000,
+        json_output: command_line.Json = False,
+    ) -> None:
+        command_line.require_used(given, ("dpo",) if method == "sft" else ("sft",))
+        given = {**given, "sft_data": run_config.sft_file(agent, given, method)}
+        config = run_config.run_config(agent, given)
+        from llamagym_tui.cli import training
 
-@app.command()
-@with_settings(*MODEL, "sft_data", "run_dir")
-def sft(
-    agent: command_line.Agent,
-    given: Given,
-    episodes: BeforeAndAfter = 2000,
-    json_output: command_line.Json = False,
-) -> None:
-    """Train on demonstrations, as a start that PPO goes on from."""
-    _warm_start("sft", agent, given, episodes, json_output)
-
-
-@app.command()
-@with_settings(*MODEL, "sft_data", "run_dir")
-def dpo(
-    agent: command_line.Agent,
-    given: Given,
-    episodes: BeforeAndAfter = 2000,
-    json_output: command_line.Json = False,
-) -> None:
-    """Learn to prefer a person's replies over the replies of the model that they replaced."""
-    _warm_start("dpo", agent, given, episodes, json_output)
-
-
-def _warm_start(
-    method: Literal["sft", "dpo"], agent: str, given: Given, episodes: int, json_output: bool
-) -> NoReturn:
-    command_line.require_used(given, ("dpo",) if method == "sft" else ("sft",))
-    given = {**given, "sft_data": run_config.sft_file(agent, given, method)}
-    config = run_config.run_config(agent, given)
-    from llamagym_tui.cli import training
-
-    config = run_config.with_run_dir(config)
-    raise typer.Exit(
+        config = run_config.with_run_dir(config)
         training.warm_start(config, method=method, episodes=episodes, json_output=json_output)
-    )
+
+    return command
+
+
+app.command("sft", help="Train on demonstrations, as a start that PPO goes on from.")(
+    _warm_start_by("sft")
+)
+app.command(
+    "dpo",
+    help="Learn to prefer a person's replies over the replies of the model that they replaced.",
+)(_warm_start_by("dpo"))
 
 
 @app.command("eval")

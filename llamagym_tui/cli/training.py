@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
+
 from llamagym_tui.cli.progress import Progress, quiet_progress
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError
@@ -54,8 +56,8 @@ class Outcome:
         return self._last.get(kind)
 
 
-def train(config: RunConfig, *, json_output: bool = False) -> int:
-    """Train to the end of a run, or to ctrl+c, and print the outcome; returns the exit code, 0.
+def train(config: RunConfig, *, json_output: bool = False) -> None:
+    """Train to the end of a run, or to ctrl+c, and print the outcome.
 
     Under torchrun, every process but the first follows the first.
 
@@ -69,18 +71,14 @@ def train(config: RunConfig, *, json_output: bool = False) -> int:
         # The folder that was reserved for this process stays empty: the run is in that of the first.
         with suppress(OSError):
             os.rmdir(config.run_dir)
-        return 0
+        return
     outcome = run_session(config, evaluates_end=True)
-    started = outcome.last(events.RunStarted)
     finished = outcome.last(events.RunFinished)
-    counts = outcome.last(events.EpisodesCounted)
     updated = outcome.last(events.UpdateFinished)
     if json_output:
-        figures = {name: getattr(started, name) for name in ("agent", "model", "seed", "run_dir")}
-        for name in ("episodes", "env_steps", "updates", "elapsed_s"):
-            figures[name] = getattr(finished, name)
-        figures["episodes_per_s"] = finished.episodes / max(finished.elapsed_s, 1e-9)
-        figures["dropped"] = counts.dropped if counts else 0
+        figures = msgspec.to_builtins(finished)
+        for name in ("agent", "model", "seed", "run_dir"):
+            figures[name] = getattr(outcome.last(events.RunStarted), name)
         figures["evaluation"] = outcome.last(events.EvaluationFinished)
         figures["last_update"] = updated and updated.stats
         echo_json(figures)
@@ -89,7 +87,6 @@ def train(config: RunConfig, *, json_output: bool = False) -> int:
     if config.mode == "train" and not finished.updates:
         few = "The run ended before its first batch of turns was full, so PPO has learnt nothing"
         echo(f"warning: {few}; give it longer, or set a smaller ppo.batch_size.", to=sys.stderr)
-    return 0
 
 
 def _trained_text(outcome: Outcome) -> str:
@@ -124,8 +121,8 @@ def warm_start(
     episodes: int,
     method: Literal["sft", "dpo"] = "sft",
     json_output: bool = False,
-) -> int:
-    """Train a new run on `config.sft_data`, which was checked, and print the outcome; returns the exit code, 0.
+) -> None:
+    """Train a new run on `config.sft_data`, which was checked, and print the outcome.
 
     The evaluations before and after play this many greedy episodes, or `config.final_s` seconds each; 0 skips them.
 
@@ -145,31 +142,28 @@ def warm_start(
         before, after = after, None
     if json_output:
         names = ("agent", "model", "seed", "sft_data", "run_dir")
-        echo_json(
-            {
-                **{name: getattr(config, name) for name in names},
-                "method": method,
-                "facts": outcome.last(events.DemonstrationsRead),
-                "trained": trained and trained.stats,
-                "before": before,
-                "after": after,
-            }
-        )
-        return 0
-    if trained is None:
+        figures: dict[str, Any] = {name: getattr(config, name) for name in names}
+        figures["method"] = method
+        figures["facts"] = outcome.last(events.DemonstrationsRead)
+        figures["trained"] = trained and trained.stats
+        figures["before"] = before
+        figures["after"] = after
+        echo_json(figures)
+    elif trained is None:
         has_one = has_checkpoint(Path(config.run_dir))
         what = "has the model as it was" if has_one else "has no checkpoint"
         echo(f"Nothing was trained: the run in {config.run_dir} {what}.")
-        return 0
-    texts = [f"{warm_start_text(trained)}."]
-    if before is not None and after is not None:
-        returns = f"{evaluated_return(before).text} before, {evaluated_return(after).text} after"
-        failures = f"{before.parse_failure_rate:.1%} → {after.parse_failure_rate:.1%}"
-        over = counted(after.episodes, "episode")
-        texts.append(f"Greedy return {returns}, parse failures {failures}, over {over}.")
-    texts.append(f"Continue with `llamagym-tui train --resume --run-dir {config.run_dir}`.")
-    echo(" ".join(texts))
-    return 0
+    else:
+        texts = [f"{warm_start_text(trained)}."]
+        if before is not None and after is not None:
+            returns = (
+                f"{evaluated_return(before).text} before, {evaluated_return(after).text} after"
+            )
+            failures = f"{before.parse_failure_rate:.1%} → {after.parse_failure_rate:.1%}"
+            over = counted(after.episodes, "episode")
+            texts.append(f"Greedy return {returns}, parse failures {failures}, over {over}.")
+        texts.append(f"Continue with `llamagym-tui train --resume --run-dir {config.run_dir}`.")
+        echo(" ".join(texts))
 
 
 def run_session(

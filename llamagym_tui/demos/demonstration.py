@@ -24,8 +24,6 @@ SCHEMA = 1
 """Version of the form of a line; it goes up with every change that an older reader would misread."""
 MOST_LINE = 16 * 2**20
 """Bytes in which a demonstration and its line's end have to fit."""
-MOST_DEEP = 50
-"""Depth to which an action or an argument of the environment may be nested."""
 
 
 class PlayedTurn(NamedTuple):
@@ -234,30 +232,13 @@ def encode(demo: Demonstration) -> bytes:
 
 
 def decode(line: bytes) -> Demonstration:
-    """The demonstration in a line; raises ValueError if it is not such JSON, or too long, or nested too deep."""
+    """The demonstration in a line; raises ValueError if it is no such JSON, or too long or nested too deep."""
     if len(line) >= MOST_LINE:
         raise ValueError(f"it has over {MOST_LINE:,} bytes")
     try:
-        demo = msgspec.json.decode(line, type=Demonstration)
+        return msgspec.json.decode(line, type=Demonstration)
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
-    level: list[Any] = [*demo.env_kwargs.values(), *demo.actions]
-    for _ in range(MOST_DEEP):
-        level = _inner_values(level)
-    if level:
-        raise ValueError(f"a value is nested deeper than {MOST_DEEP}")
-    return demo
-
-
-def _inner_values(values: Iterable[Any]) -> list[Any]:
-    """The values inside lists and objects, one level deep."""
-    inner: list[Any] = []
-    for value in values:
-        if isinstance(value, dict):
-            inner.extend(value.values())
-        elif isinstance(value, list):
-            inner.extend(value)
-    return inner
 
 
 def readable(line: bytes) -> Demonstration | None:

@@ -78,7 +78,7 @@ def test_an_evaluation_gives_a_person_its_confidence_interval(
 def test_a_run_folder_is_evaluated_under_the_prompt_of_its_end(
     tmp_path: Path, built: list[FakeBuilders], named: str
 ) -> None:
-    played = {"max_turns": 9, "history": 2, "parallel_envs": "off"}
+    played = {"max_turns": 9, "history": 2}
     trained = RunConfig(
         agent="coin",
         run_dir=str(tmp_path),
@@ -149,54 +149,39 @@ class Side:
 
     def __init__(self, config: RunConfig, progress: Progress, other: Side | None = None) -> None:
         self.config, self.agent, self.prompt = config, BlackjackAgent(), config.system_prompt
-        self.policy = SimpleNamespace(generation=None)
 
     def play(self, episodes: int, greedy: bool, *, seed: int, ended: list[EpisodeCounts]) -> bool:
         is_a = self.prompt == "Own."
         self.plays.append(("A" if is_a else "B", episodes, greedy, seed))
         for number in range(episodes):
-            earned, actions = (-1.0, (1, 0)) if is_a else (1.0, (0, 1))
+            earned = -1.0 if is_a else 1.0
             unread = int(not is_a)
-            ended.append(EpisodeCounts(earned, 1, unread, actions=actions, number=number))
+            ended.append(EpisodeCounts(earned, 1, unread, number=number))
         return True
 
     def close(self) -> None:
         self.plays.append(("closed", self.prompt))
 
 
-class Mapper:
-    def __init__(self, agent: object, policy: Any, laid_out: Any, clock: object) -> None:
-        self.policy, self.laid_out = policy, laid_out
-
-    def lay_out(self) -> None:
-        self.laid_out("the hands")
-
-    def under(self, prompt: str, version: int, update: int) -> list[str]:
-        return [f"{prompt} at {self.policy.generation.temperature:g}, {version}, {update}"]
-
-
 @pytest.fixture
 def sides(monkeypatch: pytest.MonkeyPatch) -> tuple[RunConfig, RunConfig]:
     monkeypatch.setattr(Side, "plays", [])
     monkeypatch.setattr(evaluation, "Player", Side)
-    monkeypatch.setattr(evaluation, "PolicyMapper", Mapper)
-    monkeypatch.setattr(evaluation, "compared_maps", lambda layout, maps: [layout, *maps])
     a = RunConfig(agent="blackjack", run_dir="", system_prompt="Own.", seed=2)
     warm = GenerationConfig(temperature=0.5)
     return a, msgspec.structs.replace(a, system_prompt="Other.", generation=warm, model="big")
 
 
-def test_a_person_gets_the_sentence_both_sides_and_the_maps(
+def test_a_person_gets_the_sentence_and_both_sides(
     sides: tuple[RunConfig, RunConfig], capfd: pytest.CaptureFixture[str]
 ) -> None:
     evaluation.compare(sides, greedy=True, half_width=0.5, most=3)
     earned = "+2 ± 0 chips a hand (95 %, 3 pairs of episodes on the same seeds)"
     unread = "B's replies name no action in 100% of turns, so there the fallback plays."
     assert capfd.readouterr().out.splitlines() == [
-        f"B takes stick 100% less often than A: {earned}. {unread}",
+        f"B against A: {earned}. {unread}",
         "A  −1 ± 0 chips a hand · bundled, “Own.”",
         "B  +1 ± 0 chips a hand · big, “Other.”",
-        *("the hands", "Own. at 1, 0, 0", "Other. at 0.5, 0, 0"),
     ]
     played = [("A", 3, True, EVALUATION_SEED + 2), ("B", 3, True, EVALUATION_SEED + 2)]
     assert Side.plays == [*played, ("closed", "Other."), ("closed", "Own.")]
@@ -219,7 +204,6 @@ def test_two_prompts_are_compared_on_the_bundled_model(tmp_path: Path) -> None:
     assert found["b"]["system_prompt"] == prompt.read_text()
     difference = found["b"]["mean_return"] - found["a"]["mean_return"]
     assert found["difference"] == pytest.approx(difference)
-    assert [len(policy["shares"]) for policy in found["maps"]] == [280, 280]
 
 
 RETURNS = {"player": [1.0, 0.0, 1.0], "opponent": [-1.0, 0.0, 0.0]}

@@ -114,7 +114,8 @@ def test_sampling_and_ends_are_the_runs_and_not_the_base_models(tmp_path: Path) 
     exported(run_dir, tmp_path / "a")
     written = json.loads((tmp_path / "a" / "generation_config.json").read_text("utf-8"))
     assert not {"repetition_penalty", "min_p", "suppress_tokens"} & written.keys()
-    assert (written["temperature"], len(written["eos_token_id"])) == (0.5, 2)
+    assert written["temperature"] == 0.5
+    assert {0, 1} <= set(written["eos_token_id"])
 
 
 def test_without_merge_an_adapter_stays_one(

@@ -74,16 +74,14 @@ def test_scripts_go_by_the_options_of_each_command() -> None:
 class Headless:
     """Stands for the module that trains: keeps the calls."""
 
-    def __init__(self, code: int = 0, error: Exception | None = None) -> None:
-        self.code = code
+    def __init__(self, error: Exception | None = None) -> None:
         self.error = error
         self.calls: list[Any] = []
 
-    def train(self, config: RunConfig, **options: Any) -> int:
+    def train(self, config: RunConfig, **options: Any) -> None:
         self.calls.append((config, options))
         if self.error is not None:
             raise self.error
-        return self.code
 
     evaluate = train
 
@@ -293,7 +291,6 @@ def test_any_setting_can_be_given_and_a_resumed_run_keeps_the_others_of_its_sect
     ("words", "sentence"),
     [
         (["blackjak"], "no agent named 'blackjak'; did you mean blackjack"),
-        (["trian", "blackjack"], "did you mean train?"),
         (["train", "blackjak"], "no agent named 'blackjak'; did you mean blackjack"),
         (["eval", "blackjak"], "no agent named 'blackjak'; did you mean blackjack"),
         (["train"], "Name an agent"),
@@ -476,7 +473,7 @@ def test_a_command_hands_on_what_it_was_given(
     assert (playground[1].track, playground[1].run_dir) == ("wandb", str(new))
     assert run("replay", "one").exit_code == 3
     assert run("doctor").exit_code == 3
-    assert run("dpo", "blackjack", "--sft-data", "a", "--env", "sab=true").exit_code == 3
+    assert run("dpo", "blackjack", "--sft-data", "a", "--env", "sab=true").exit_code == 0
     config = calls[-1][1]
     assert (config.sft_data, config.env) == ("/mine.jsonl", {"sab": True})
     given = {"method": "dpo", "episodes": 2000, "json_output": False}
@@ -536,8 +533,7 @@ def test_demos_are_checked_and_listed(tmp_path: Path) -> None:
     bad.write_bytes(b"{}\n" * 6)
     checked = run("demos", "check", str(bad))
     assert (checked.exit_code, checked.stdout.startswith(f"{bad}:1: ")) == (1, True)
-    unread = "0 episodes, mean return 0.000, 6 unreadable lines: 1, 2, 3, 4, 5, …"
-    assert run("demos", "list", str(tmp_path)).stdout == f"{bad}: {unread}\n"
+    assert run("demos", "list", str(tmp_path)).stdout.startswith(f"{bad}, line 1: ")
     good = tmp_path / "good.jsonl"
     good.write_bytes(SHIPPED.read_bytes()[: SHIPPED.read_bytes().index(b"\n") + 1])
     assert run("demos", "check", str(good)).stdout == f"{good}: 1 episode, nothing wrong\n"
