@@ -51,8 +51,12 @@ def echo(text: str, *, to: TextIO | None = None, lines: bool = False) -> None:
 
 
 def echo_json(figures: dict[str, Any]) -> None:
-    """Print a line of JSON on stdout, in ASCII; what could control a terminal is escaped and reads back as it was."""
-    _write(json.dumps(figures).replace("\x7f", r"\u007f"), None)
+    """Print a line of JSON on stdout, in ASCII.
+
+    What could control a terminal is escaped and reads back as it was; a number that is not finite is null.
+    """
+    plain = json.loads(json.dumps(figures), parse_constant=lambda _: None)
+    _write(json.dumps(plain).replace("\x7f", r"\u007f"), None)
 
 
 def _visible(unsafe: re.Match[str]) -> str:

@@ -67,9 +67,9 @@ def test_a_faulty_file_is_refused_in_a_sentence(
         read_lesson(path)
 
 
-def test_the_command_lists_lessons_and_prints_one_by_its_number() -> None:
+def test_the_command_lists_lessons_and_prints_one_by_its_name() -> None:
     listed = CliRunner().invoke(app, ["lessons"])
-    assert " 1  learning-rate " in listed.stdout
-    one = CliRunner().invoke(app, ["lessons", "1"])
+    assert "learning-rate " in listed.stdout
+    one = CliRunner().invoke(app, ["lessons", "learning-rate"])
     assert "1. u goes on to the next update" in one.stdout
     assert "Clipping takes the gradient" not in one.stdout, "the answer comes later"

@@ -16,7 +16,6 @@ from llamagym_tui.protocol.events import (
     PhaseChanged,
     WarningRaised,
 )
-from llamagym_tui.runs import event_log
 from llamagym_tui.state import replay
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.replay import Moment, Recording, ReplayPlayer
@@ -110,7 +109,6 @@ def test_every_jump_shows_what_playing_up_to_there_would_have_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(replay, "KEYFRAME_EVERY", 7)
-    monkeypatch.setattr(event_log, "FEWEST", 1000)  # their order is kept
     events = stamped(*fakes.demo_run(batches=12))
     kept = [event for event in events if type(event).__name__ != "TokensStreamed"]
     run_dir = record(tmp_path, events)

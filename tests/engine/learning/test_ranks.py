@@ -29,7 +29,6 @@ SETTINGS = PPOConfig(
     mini_batch_size=10_000,
     critic_warmup_updates=0,
     kl_coef=0.05,
-    kl_target=0.02,
     entropy_coef=0.01,
     reward_scale=None,
     whiten_advantages=True,
@@ -100,7 +99,6 @@ def require_equal(found: Any, weights: list[torch.Tensor], stats: Any, ppo: PPO)
         torch.testing.assert_close(one, alone, rtol=0, atol=1e-5)
     require_equal_figures(its_stats, stats)
     assert its_state.return_moments == pytest.approx(ppo.return_moments)
-    assert its_state.adapted_kl_coef == pytest.approx(ppo.kl_coef, rel=1e-4)
 
 
 @pytest.mark.parametrize("lora", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -128,10 +126,10 @@ def test_the_minibatches_are_those_of_one_process(pair, make_policy, credit, lea
     require_equal(found, weights_of(alone), stats, alone)
 
 
-def test_a_minibatch_is_split_into_neighbours_with_as_much_to_compute(make_policy):
+def test_a_minibatch_is_split_into_neighbours(make_policy):
     rows = batch_rows(collect(make_policy()))
     parts = parts_of(rows, 3)
-    assert [len(part) for part in parts] == [11, 11, 10]
+    assert [len(part) for part in parts] == [10, 11, 11]
     assert [row for part in parts for row in part] == sorted(rows, key=lambda row: row.segment.ids)
     assert parts_of(rows, 1)[0] is rows
 

@@ -305,23 +305,6 @@ def test_figures_of_an_update_are_those_worked_by_hand(make_policy):
     assert (stats.episodes, stats.turns) == (4, 4)
 
 
-def test_a_kl_above_its_target_makes_the_next_weight_larger_once_the_policy_moves(make_policy):
-    policy = make_policy()
-    ppo = PPO(
-        policy,
-        replaced(STILL, kl_coef=0.5, kl_coef_final=0.1, kl_target=0.1, critic_warmup_updates=1),
-    )
-    (turn,) = (batch := [played(policy, "a", reward=[1.0])])[0].segments[0].turns
-    dearer = tuple(logprob + 0.11 for logprob in turn.logprobs)
-    batch[0].segments[0].turns[0] = dataclasses.replace(turn, logprobs=dearer)
-    weights = []
-    for _ in range(3):
-        weights.append(ppo.kl_coef)
-        ppo.update(batch)
-    # The first update trains the critic alone; the second finds 10 % too much, of which a tenth is answered.
-    assert weights == pytest.approx([0.5, 0.5, 0.505], rel=1e-4)
-
-
 def test_policy_and_value_head_are_clipped_each_and_the_figure_is_the_norm_before(make_policy):
     policy = make_policy()
     batch = mixed_batch(policy)
