@@ -17,6 +17,7 @@ P tokens of the prefix, W columns of a cache.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -69,6 +70,23 @@ def read_states(decoder: Any, flat: FlatTree) -> Tensor:
     )
     hidden = hidden + last.mlp(last.post_attention_layernorm(hidden))
     return decoder.norm(hidden)
+
+
+def states_of_layers(decoder: Any, flat: FlatTree, layers: Sequence[int]) -> Tensor:
+    """(L, M, D) hidden states, after the final norm, of the tokens that are read, after each of L numbers of layers.
+
+    Args:
+        decoder: the trunk.
+        flat: the tree.
+        layers: ascending numbers of layers.
+    """
+    hidden = decoder.embed_tokens(flat.ids)  # (N, D)
+    rotation = _rotation(decoder, hidden, flat.positions)
+    found: list[Tensor] = []
+    for before, after in pairwise((0, *layers)):
+        hidden = _through(decoder.layers[before:after], hidden, rotation, flat.every)
+        found.append(decoder.norm(hidden.index_select(0, flat.read)))
+    return torch.stack(found)
 
 
 def _rotation(decoder: Any, hidden: Tensor, positions: Tensor) -> Tensor:
