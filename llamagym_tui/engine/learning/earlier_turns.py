@@ -70,7 +70,7 @@ def episodes_of(learner: PPO, trajectories: Sequence[Trajectory]) -> list[Played
             sample.append(trajectory)
             turns += trajectory.own_turns
     of_turns: dict[int, Tensor] = {}
-    for part, encoded in learner.encoded(batch_rows(sample)):
+    for part, encoded in learner.steps.encoded(batch_rows(sample)):
         states = encoded.hidden[part.turns.rows, part.turns.columns].float().cpu()
         of_turns |= zip(part.turns.indices.tolist(), states, strict=True)
     played: list[Played] = []

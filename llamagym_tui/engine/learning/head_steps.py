@@ -128,7 +128,6 @@ class HeadSteps:
             before = self._rows.detach().clone()
             while made < STEPS and kl < FAR * wanted and not (made and should_stop()):
                 progress(made, STEPS)
-                sums.begin_epoch()
                 of_step = UpdateSums()
                 self.optimizer.zero_grad(set_to_none=True)
                 losses = [

@@ -14,7 +14,7 @@ import math
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,7 +28,7 @@ from llamagym_tui.engine.learning.figures import UsedBatch, update_stats
 from llamagym_tui.engine.learning.head_steps import HeadState, HeadSteps
 from llamagym_tui.engine.learning.losses import Objective
 from llamagym_tui.engine.learning.model_steps import ModelSteps
-from llamagym_tui.engine.learning.packing import PackedRows, Row, batch_rows
+from llamagym_tui.engine.learning.packing import PackedRows, batch_rows
 from llamagym_tui.engine.learning.rewards import Novelty, ReturnMoments, discounted_returns
 from llamagym_tui.engine.learning.targets import Targets, batch_targets
 from llamagym_tui.engine.model.forward import Encoded
@@ -239,12 +239,20 @@ class PPO:
         reference_logprobs = None
         if self.reference:
             with self.reference.in_place():
-                reference_logprobs = self._of_decisions(turns, self._logprobs)
+                temperature = self.policy.generation.temperature
+                reference_logprobs = self._of_decisions(
+                    turns, lambda part, encoded: part.score(encoded, temperature).logprobs
+                )
         decision_values = None
         if config.credit == "token":
             stored = torch.tensor([turn.value for turn in turns for _ in turn.decision_logprobs])
             is_trained = [turn.is_trained for turn in turns for _ in turn.decision_logprobs]
-            values = self._of_decisions(turns, self._values).cpu()
+            values = self._of_decisions(
+                turns,
+                lambda part, encoded: self.policy.model.v_head(
+                    encoded.hidden[part.decisions.rows, part.decisions.columns]
+                ),
+            ).cpu()
             decision_values = torch.where(torch.tensor(is_trained), values, stored)
         bootstraps = [0.0] * len(trajectories)
         if config.has_critic:
@@ -277,19 +285,6 @@ class PPO:
             found[part.decisions.indices] = read(part, encoded)
         # Each rank has computed its part, and left those of others 0.
         return torch.stack(self.ranks.gather(found)).sum(0)
-
-    def _logprobs(self, part: PackedRows, encoded: Encoded) -> Tensor:
-        return part.score(encoded, self.policy.generation.temperature).logprobs
-
-    def _values(self, part: PackedRows, encoded: Encoded) -> Tensor:
-        values: Tensor = self.policy.model.v_head(
-            encoded.hidden[part.decisions.rows, part.decisions.columns]
-        )
-        return values
-
-    def encoded(self, rows: Iterable[Row]) -> Iterator[tuple[PackedRows, Encoded]]:
-        """Rows in the parts that are computed at once, with what the model says of each."""
-        return self.steps.encoded(rows)
 
     @property
     def lr(self) -> float:

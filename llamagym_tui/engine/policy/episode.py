@@ -44,7 +44,7 @@ class _Next(NamedTuple):
 class Episode:
     """One episode under one system prompt and one policy version."""
 
-    def __init__(self, policy: Policy, system_prompt: str, *, prompt_version: int = 0) -> None:
+    def __init__(self, policy: Policy, system_prompt: str) -> None:
         self.policy = policy
         self.conversation: Conversation = opening(system_prompt)
         self.system_prompt = system_prompt
@@ -53,14 +53,11 @@ class Episode:
         self.segments: list[Segment] = []
         self.cut_at = 0
         """Segments at first that are in earlier batches."""
-        self._prompt_version = prompt_version
         self._policy_version = policy.version
         """The version of the policy that sampled what is in no batch yet, at its beginning."""
         self._exchanges: list[_Exchange] = []
         self._first = 0
         """Turn that the current segment begins with."""
-        self._shortened = 0
-        """Turns whose prompt left out older ones, as the model reads no more."""
         self._actions: Actions = None
         """Names of the actions that are admissible on the last observation."""
         self._prepared: tuple[str, Actions, int, _Next] | None = None
@@ -80,8 +77,6 @@ class Episode:
         segment, new, first, _ = self._next(observation, actions)
         self._first = first
         self._actions = actions
-        if first > self._earliest:
-            self._shortened += 1
         self._prepared = None
         self.conversation.append(user(observation))
         if segment is not self._current:
@@ -186,9 +181,7 @@ class Episode:
             segments=new,
             end=end,
             final_prompt=final,
-            prompt_version=self._prompt_version,
             policy_version=self._policy_version,
-            shortened=self._shortened,
             earlier=earlier,
         )
 
