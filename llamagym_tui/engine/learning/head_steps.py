@@ -37,7 +37,7 @@ STEPS = 8
 FAR = 2.0
 """Times the KL that an update should make (`update_kl`), at which it ends."""
 MUCH_TOO_FAR = 5.0
-"""Times that KL, beyond which a step is undone, and tried at half its size."""
+"""Times that KL, beyond which a step is undone and tried at half its size."""
 MOST_TRIALS = 4
 FASTER = 1.3
 """Factor by which the rate grows or falls from one update to the next."""
@@ -75,7 +75,7 @@ class HeadSteps:
         """The batch of the update under way, with what the trunk says of it."""
         self._prompt: str | None = None
         self._learnt: dict[str | None, Learnt] = {}
-        """What was learnt under the other system prompts."""
+        """The other system prompts, each with its adapter and critic."""
         self._seen: list[Seen] = []
 
     def _train_from(self, rows: Tensor, moments: Mapping[str, Tensor], rate: float) -> None:
@@ -291,7 +291,7 @@ class HeadSteps:
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """What was learnt under each prompt, by the prompt's number and a name."""
+        """The adapter and critic of each prompt, by the prompt's number and a name."""
         learnt = [*self._learnt.values(), self._taken()]
         return {
             f"{number}.{name}": value
@@ -322,7 +322,7 @@ class HeadSteps:
         self._seen = list(state.seen)
 
     def use_prompt(self, prompt: str) -> bool:
-        """Switch to this prompt's adapter, with its critic, optimizer and reference; True if it is another one.
+        """Switch to this prompt's adapter, with its critic, optimizer and reference; True if the prompt is new.
 
         Hidden states shift so far between prompts that an adapter learnt under one is meaningless under another. The
         adapter of a new prompt begins with what the present one has learnt (`carried`).
@@ -339,7 +339,7 @@ class HeadSteps:
 
     @contextmanager
     def under_prompt(self, prompt: str) -> Iterator[bool]:
-        """Let the policy play under a system prompt for a while; gives whether its adapter is another one."""
+        """Let the policy play under a system prompt for a while; gives True if it has another adapter there."""
         before = self._prompt
         is_new = prompt not in self._learnt
         if before is None or not self.use_prompt(prompt):
@@ -377,7 +377,7 @@ class HeadSteps:
         return {name: value.detach().clone() for name, value in found.items()}
 
     def _begun(self, prompt: str) -> Learnt:
-        """What learning under a new prompt begins with: no moments, and the reference without an adapter."""
+        """The beginning under a new prompt: no moments, and the reference without an adapter."""
         assert self._prompt is not None, "the caller has looked"
         begun = self._nothing()
         adapter = carried(self.policy, self._seen, (self._prompt, prompt))
@@ -389,7 +389,7 @@ class HeadSteps:
         return begun
 
     def _nothing(self) -> Learnt:
-        """What is known before the first update: no directions, no critic."""
+        """The state before the first update: no directions, no critic."""
         narrow = self.narrow
         return {
             "down": torch.zeros_like(narrow.down),

@@ -87,7 +87,7 @@ class PackedRows:
     branch_children: Tensor
     """(M, A) admissible ids, -1 where there are fewer."""
     choices: Choices | None
-    """How tokens make up choices; None: each token is a decision of its own."""
+    """The choices that tokens make up. None: each token is a decision of its own."""
 
     def encode(self, backbone: Backbone) -> Encoded:
         """A forward of the tree."""
@@ -96,7 +96,7 @@ class PackedRows:
         return backbone.encode_tree(tree, read.tolist())
 
     def credited(self, credit: Credit) -> Units:
-        """What values and advantages belong to: turns or decisions."""
+        """The units of values and advantages: turns or decisions."""
         return self.turns if credit == "turn" else self.decisions
 
     def credited_to(self, credit: Credit) -> Tensor:

@@ -50,7 +50,7 @@ RandomState = tuple[int, tuple[int, ...], float | None]
 
 
 class LearnerState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a learner has become, apart from weights and the optimizer's tensors; no settings."""
+    """The state of a learner, apart from its tensors and settings."""
 
     updates: int
     random: RandomState
@@ -58,11 +58,11 @@ class LearnerState(msgspec.Struct, frozen=True, kw_only=True):
     return_moments: ReturnMoments
     adapted_kl_coef: float | None
     counts: dict[int, int] = msgspec.field(default_factory=dict)
-    """How often a reply was given to a prompt, where there is a novelty bonus."""
+    """The number of times that a reply was given to a prompt, where there is a novelty bonus."""
     pace: float
     """Factor on the learning rate, which follows the KL of the steps."""
     head: HeadState | None = None
-    """What an adapter on the head alone has learnt under each prompt. None: other weights are trained."""
+    """The prompts of an adapter on the head alone. None: other weights are trained."""
 
     def __post_init__(self) -> None:
         """Raises ValueError: `random` is no state of a `random.Random`."""
@@ -141,7 +141,7 @@ class PPO:
         """Moments of the discounted returns in all episodes that the policy played alone."""
         self.novelty = Novelty()
         self.used: deque[UsedBatch] = deque(maxlen=KEPT_BATCHES)
-        """What the last updates trained on, the newest last, for the inspector."""
+        """The batches of the last updates, the newest last, for the inspector."""
         self._adapted_kl_coef: float | None = None
 
     @property
@@ -225,7 +225,7 @@ class PPO:
         return stats
 
     def targets(self, trajectories: Sequence[Trajectory]) -> Targets:
-        """What the update aims at: advantages, and returns for the critic."""
+        """Advantages, and returns for the critic."""
         config = self.config
         self.steps.take(batch_rows(trajectories))
         returns = [
@@ -408,7 +408,7 @@ def along_line(start: float, final: float, done: float) -> float:
 
 
 def learning_rate(config: PPOConfig, updates: int) -> float:
-    """The policy's learning rate after so many updates; 0 while the critic alone is trained."""
+    """The policy's learning rate after this many updates; 0 while the critic alone is trained."""
     if config.trains_critic_alone(updates):
         return 0.0
     return along_line(config.lr, config.lr_final, updates / config.decay_updates)

@@ -1,4 +1,4 @@
-"""What an update aims at: from the rewards of a batch to advantages, returns and the KL to the reference.
+"""The targets of an update: from the rewards of a batch to advantages, returns and the KL to the reference.
 
 Pure arithmetic over what was sampled and what the models computed of it; the learner runs the models. It goes in two
 steps. Rewards and penalties become steps, each with a value of its own: a turn, or each token of its reply (`credit`).

@@ -79,7 +79,7 @@ class Segment:
 
     @property
     def mask(self) -> list[bool]:
-        """For each of `ids`: whether the policy sampled it and is trained on it."""
+        """For each of `ids`, True if the policy sampled it and is trained on it."""
         mask = [False] * len(self.ids)
         for turn in self.turns:
             mask[turn.start : turn.end] = [turn.is_trained] * (turn.end - turn.start)
