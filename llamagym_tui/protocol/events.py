@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from llamagym_tui.config import Credit, LearnerName, Mode, Value, WarmStartStats
+from llamagym_tui.config import LearnerName, Mode, Value, WarmStartStats
 from llamagym_tui.config import UpdateStats as UpdateStats
 from llamagym_tui.game.actions import How
 from llamagym_tui.game.choices import OfferedAction
@@ -234,8 +234,6 @@ class TurnInspected(Event, frozen=True, kw_only=True):
     """Policy version now."""
     clip_range: float = 0.0
     """The clip range of that update; before it, that of the settings."""
-    credit: Credit = "turn"
-    """The unit that a value and an advantage belong to."""
     learner: LearnerName | None = None
     """Estimates the advantage, if it is known."""
     groups: list[PeerGroup] = []

@@ -96,7 +96,7 @@ def update_stats(
 
 
 class Earned(NamedTuple):
-    """The targets of a decision; those of a turn share them if credit goes to turns."""
+    """The targets of a turn."""
 
     value: float | None
     """As estimated by the weights that sampled. None: there was no critic."""
@@ -128,8 +128,8 @@ class UsedBatch:
     temperature: float
     """Of sampling and scoring."""
 
-    def earned(self, trajectory: Trajectory, number: int) -> list[Earned]:
-        """Value, return and advantage of each decision of a turn, in the update.
+    def earned(self, trajectory: Trajectory, number: int) -> Earned:
+        """Value, return and advantage of a turn, in the update.
 
         Args:
             trajectory: one of the batch, the same object.
@@ -137,15 +137,16 @@ class UsedBatch:
         Raises:
             ValueError: it is not of this batch.
         """
-        turns, decisions = self._place(trajectory, number)
-        length = len(trajectory.turns[number].decision_logprobs)
-        if self.config.credit == "turn":
-            return [self._earned_at(turns)] * length
-        return [self._earned_at(decisions + each) for each in range(length)]
+        turn = self._place(trajectory, number)
+        return Earned(
+            value=float(self.targets.values[turn]) if self.config.has_critic else None,
+            target=float(self.targets.returns[turn]),
+            advantage=float(self.targets.advantages[turn]),
+        )
 
     def peers(self, trajectory: Trajectory, number: int) -> list[Peers]:
         """The group of a turn in every comparison; arguments and errors are those of `earned`."""
-        turn, _ = self._place(trajectory, number)
+        turn = self._place(trajectory, number)
         found = []
         for each in self.targets.comparisons:
             group = int(each.groups[turn])
@@ -161,25 +162,14 @@ class UsedBatch:
                 )
         return found
 
-    def _place(self, trajectory: Trajectory, number: int) -> tuple[int, int]:
-        """Index in the batch of a turn, and of its first decision; raises ValueError as `earned`."""
-        turns = 0
-        decisions = 0
+    def _place(self, trajectory: Trajectory, number: int) -> int:
+        """Index of a turn in the batch; raises ValueError as `earned`."""
+        first = 0
         for other in self.trajectories:
-            for at, turn in enumerate(other.turns):
-                if other is trajectory and at == number:
-                    return turns, decisions
-                turns += 1
-                decisions += len(turn.decision_logprobs)
+            if other is trajectory and number < len(other.turns):
+                return first + number
+            first += len(other.turns)
         raise ValueError("no turn of this batch")
-
-    def _earned_at(self, unit: int) -> Earned:
-        """The targets of a turn or decision, by its index in the batch."""
-        return Earned(
-            value=float(self.targets.values[unit]) if self.config.has_critic else None,
-            target=float(self.targets.returns[unit]),
-            advantage=float(self.targets.advantages[unit]),
-        )
 
 
 def is_clipped(ratio: float, advantage: float, clip_range: float) -> bool:

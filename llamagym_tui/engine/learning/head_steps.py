@@ -174,7 +174,7 @@ class HeadSteps:
                 logprobs = torch.zeros(decisions, device=self.narrow.up.device)
                 for part, encoded in self._parts:
                     scored = part.score(encoded, self.policy.generation.temperature)
-                    logprobs = logprobs.index_add(0, part.decisions.indices, scored.logprobs)
+                    logprobs = logprobs.index_add(0, part.decision_indices, scored.logprobs)
                 loss = loss_of(logprobs)
                 losses.append(float(loss.detach()))
                 progress(len(losses), steps, losses[-1])
@@ -267,12 +267,9 @@ class HeadSteps:
         states: list[Tensor] = []
         indices: list[Tensor] = []
         for part, encoded in self._parts:
-            credited = part.credited(objective.config.credit)
-            states.append(encoded.hidden[credited.rows, credited.columns])
-            indices.append(credited.indices)
-        every = torch.cat(indices)
-        targets = objective.targets
-        self._critic.fit(torch.cat(states), targets.returns[every], targets.value_weights[every])
+            states.append(encoded.hidden[part.turns.rows, part.turns.columns])
+            indices.append(part.turns.indices)
+        self._critic.fit(torch.cat(states), objective.targets.returns[torch.cat(indices)])
 
     @property
     def _critic(self) -> RidgeCritic:

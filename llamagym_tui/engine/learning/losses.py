@@ -77,9 +77,9 @@ def reference_kl(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
     return deviation_k3(reference_logprobs - logprobs)
 
 
-def value_loss(values: Tensor, returns: Tensor, weights: Tensor) -> Tensor:
-    """() half the squared error, weighted and summed; (U,) each."""
-    return 0.5 * (weights * (values - returns).square()).sum()
+def value_loss(values: Tensor, returns: Tensor) -> Tensor:
+    """() half the squared error, summed; (U,) each."""
+    return 0.5 * (values - returns).square().sum()
 
 
 @dataclass(slots=True)
@@ -196,7 +196,7 @@ class Objective:
         policy = clipped_policy_loss(
             scored.logprobs,
             part.old_logprobs,
-            self.targets.advantages[part.credited_to(self.config.credit)],
+            self.targets.advantages[part.decision_turns],
             self.config.clip_range,
         )
         critic = self._critic_loss(part, encoded)
@@ -205,7 +205,7 @@ class Objective:
             loss = loss + policy.loss - self.entropy_coef * scored.action_entropy.sum()
             reference = self.targets.reference_logprobs
             if self.config.kl_form == "loss" and reference is not None:
-                kl = reference_kl(scored.logprobs, reference[part.decisions.indices])
+                kl = reference_kl(scored.logprobs, reference[part.decision_indices])
                 loss = loss + self.kl_coef * kl.sum()
         sums.add(policy, critic, scored, len(part.turns.indices), is_first=is_first)
         return loss
@@ -214,16 +214,12 @@ class Objective:
         """() half the squared error of the values, summed over turns; 0 without a critic."""
         if not self.config.has_critic:
             return self.targets.returns.new_zeros(())
-        units = part.credited(self.config.credit)
-        hidden = encoded.hidden[units.rows, units.columns]  # (U, D)
+        turns = part.turns
+        hidden = encoded.hidden[turns.rows, turns.columns]  # (U, D)
         # The value head gets the full gradient of its error. The trunk, which the policy shares, gets it times
         # `value_coef`, and none while the critic warms up.
         coef = 0.0 if self.is_warming_up else self.config.value_coef
         seen = hidden.detach()
         if coef:
             seen = coef * hidden + (1 - coef) * seen
-        return value_loss(
-            self.v_head(seen),
-            self.targets.returns[units.indices],
-            self.targets.value_weights[units.indices],
-        )
+        return value_loss(self.v_head(seen), self.targets.returns[turns.indices])

@@ -1,8 +1,8 @@
 """PPO: one update, from trajectories to changed weights.
 
 The advantages are those of the learner that the settings name: a critic's, or others without a critic (`estimators`).
-It differs from the textbook in three ways. An advantage belongs to a turn and is shared by the tokens of its reply,
-unless `credit` is "token". Token terms are summed within a turn and averaged over turns, so that boilerplate tokens
+It differs from the textbook in three ways. An advantage belongs to a turn and is shared by the tokens of its reply.
+Token terms are summed within a turn and averaged over turns, so that boilerplate tokens
 neither earn nor dilute. The entropy bonus is on the action distribution, where admissible replies part, not on the
 vocabulary.
 
@@ -28,10 +28,9 @@ from llamagym_tui.engine.learning.figures import UsedBatch, update_stats
 from llamagym_tui.engine.learning.head_steps import HeadState, HeadSteps
 from llamagym_tui.engine.learning.losses import Objective
 from llamagym_tui.engine.learning.model_steps import ModelSteps
-from llamagym_tui.engine.learning.packing import PackedRows, batch_rows
+from llamagym_tui.engine.learning.packing import batch_rows
 from llamagym_tui.engine.learning.rewards import Novelty, ReturnMoments, discounted_returns
 from llamagym_tui.engine.learning.targets import Targets, batch_targets
-from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.earlier import EarlierSelf
 from llamagym_tui.engine.policy.policy import Policy
@@ -239,21 +238,7 @@ class PPO:
         reference_logprobs = None
         if self.reference:
             with self.reference.in_place():
-                temperature = self.policy.generation.temperature
-                reference_logprobs = self._of_decisions(
-                    turns, lambda part, encoded: part.score(encoded, temperature).logprobs
-                )
-        decision_values = None
-        if config.credit == "token":
-            stored = torch.tensor([turn.value for turn in turns for _ in turn.decision_logprobs])
-            is_trained = [turn.is_trained for turn in turns for _ in turn.decision_logprobs]
-            values = self._of_decisions(
-                turns,
-                lambda part, encoded: self.policy.model.v_head(
-                    encoded.hidden[part.decisions.rows, part.decisions.columns]
-                ),
-            ).cpu()
-            decision_values = torch.where(torch.tensor(is_trained), values, stored)
+                reference_logprobs = self._logprobs(turns)
         bootstraps = [0.0] * len(trajectories)
         if config.has_critic:
             bootstraps = self.policy.bootstrap_values(trajectories)
@@ -265,7 +250,6 @@ class PPO:
             trajectories,
             config,
             reference_logprobs=reference_logprobs,
-            decision_values=decision_values,
             bootstraps=bootstraps,
             bonuses=self.novelty.bonuses(trajectories) if config.novelty_coef else None,
             observations=observations,
@@ -275,14 +259,13 @@ class PPO:
         )
 
     @torch.no_grad()
-    def _of_decisions(
-        self, turns: Sequence[Turn], read: Callable[[PackedRows, Encoded], Tensor]
-    ) -> Tensor:
-        """(D,) what is read of each decision of the batch; 0 of those that someone else made."""
+    def _logprobs(self, turns: Sequence[Turn]) -> Tensor:
+        """(D,) log-probability of each decision of the batch; 0 of those that someone else made."""
         count = sum(len(turn.decision_logprobs) for turn in turns)
         found = torch.zeros(count, device=self.policy.model.backbone.device)
         for part, encoded in self.steps.parts():
-            found[part.decisions.indices] = read(part, encoded)
+            scored = part.score(encoded, self.policy.generation.temperature)
+            found[part.decision_indices] = scored.logprobs
         # Each rank has computed its part, and left those of others 0.
         return torch.stack(self.ranks.gather(found)).sum(0)
 

@@ -146,60 +146,6 @@ def test_the_gradient_of_an_update_is_that_of_the_loss_written_down_row_by_row(
     assert_gradient(policy.model.v_head, value_loss)
 
 
-@pytest.mark.usefixtures("either_path")
-@pytest.mark.parametrize("kl_form", ["reward", "loss"])
-def test_with_token_credit_the_gradient_is_that_of_the_loss_written_down_token_by_token(
-    make_policy, kl_form
-):
-    policy = make_policy(temperature=0.7)
-    batch = mixed_batch(policy)
-    ppo = PPO(
-        policy,
-        replaced(
-            STILL, credit="token", value_coef=0.3, kl_coef=0.5, kl_coef_final=0.5, kl_form=kl_form
-        ),
-    )
-    moved_reference(ppo)
-    targets = ppo.targets(batch)
-    ppo.update(batch)
-    losses = []
-    for row in batch_rows(batch):
-        at, (_, values) = row.first_decision, outputs(policy, row)
-        for number, turn in enumerate(row.segment.turns):
-            decisions, at = (
-                slice(at, at + len(turn.decision_logprobs)),
-                at + len(turn.decision_logprobs),
-            )
-            if not turn.is_trained:
-                continue
-            now = logprobs(policy, row, number)
-            ratio, advantages = (
-                (now - torch.tensor(turn.logprobs)).exp(),
-                targets.advantages[decisions],
-            )
-            gain = torch.minimum(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages).sum()
-            error = (
-                0.5
-                * (values[turn.start - 1 : turn.end - 1] - targets.returns[decisions])
-                .square()
-                .mean()
-            )
-            away = targets.reference_logprobs[decisions] - now
-            losses.append(torch.stack([-gain, error, (away.exp() - 1 - away).sum()]))
-    policy_loss, value_loss, kl = torch.stack(losses).mean(0)
-    in_loss = 0.5 * kl if kl_form == "loss" else 0.0
-    assert_gradient(policy.model.pretrained_model, policy_loss + 0.3 * value_loss + in_loss)
-    assert_gradient(policy.model.v_head, value_loss)
-
-
-def moved_reference(ppo: PPO) -> None:
-    """Make the reference another model than the policy, so that there is a KL."""
-    assert ppo.reference is not None
-    torch.manual_seed(0)
-    for then in ppo.reference.weights.values():
-        then += 0.1 * torch.randn_like(then)
-
-
 def test_a_minibatch_in_many_forwards_has_the_gradient_of_one(make_policy):
     def gradient(tokens: int, **settings) -> Tensor:
         policy = make_policy()
