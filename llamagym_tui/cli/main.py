@@ -362,16 +362,13 @@ def export(
     gguf: Annotated[
         bool, typer.Option("--gguf", help="Convert it by llama.cpp's converter, too.")
     ] = False,
-    base: Annotated[
-        str | None, typer.Option(help="Base model of the adapter, if it has moved.")
-    ] = None,
     debug: options.Debug = False,
 ) -> None:
     """Write a run's model as a plain folder of transformers, with the run's sampling and a model card."""
     from llamagym_tui.cli.export import export
 
     folder = run_store.find_run(run)
-    echo(export(folder, out, merge=merge, gguf=gguf, base=base))
+    echo(export(folder, out, merge=merge, gguf=gguf))
 
 
 @app.command()

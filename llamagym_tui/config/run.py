@@ -167,8 +167,6 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             help="Model name, hub id, local path, or a run's folder, name or RUN@UPDATE.",
         ),
     ] = "bundled"
-    base: str | None = None
-    """Base model of an adapter in `model`, if it has moved."""
     weights: str | None = None
     """Fingerprint of the weights of `model` when the run began; None if unknown."""
     run_dir: Annotated[

@@ -34,7 +34,6 @@ KEPT_SETTINGS = (
 """Settings that an evaluation takes from a run if it plays the same agent."""
 USED: tuple[str, ...] = (
     "model",
-    "base",
     "env",
     "system_prompt",
     "history",
@@ -77,8 +76,6 @@ def typed_evaluation(agent: str, given: Mapping[str, Any]) -> RunConfig:
     else:
         model = checked_model(model)
         model_registry.require_model(model)
-    if given.get("base") is not None:
-        given["base"] = checked_model(given["base"])
     own = with_own_settings(agent_class, {})
     return evaluated_config(catalog.absolute_spec(agent), model, given, own=own)
 

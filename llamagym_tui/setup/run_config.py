@@ -63,9 +63,8 @@ def run_config(
         given["agent"] = catalog.absolute_spec(agent)
         ranges = getattr(agent_class, "observation_ranges", ())
         given["observation_ranges"] = list(ranges) or None
-    for name in ("model", "base"):
-        if given.get(name) is not None:
-            given[name] = checked_model(given[name])
+    if given.get("model") is not None:
+        given["model"] = checked_model(given["model"])
     if resume and branch_of:
         raise UsageError(
             "--resume goes on with a run, and --from begins another one; leave one of them out."
@@ -235,9 +234,7 @@ def require_startable(config: RunConfig) -> None:
         RunStoreError: another process trains in the folder, or its run and the settings do not go together.
     """
     if not config.resume:
-        for name in (config.model, config.base):
-            if name is not None:
-                model_registry.require_model(name)
+        model_registry.require_model(config.model)
     is_follower = is_launched() and os.environ["RANK"] != "0"
     if config.run_dir and not is_follower and not config.parent:
         run_store.require_free(Path(config.run_dir))
@@ -487,10 +484,9 @@ def _require_unchanged(folder: Path, earlier: RunConfig) -> None:
 
 def _require_here(folder: Path, settings: Mapping[str, Any]) -> None:
     """Raises UsageError: the model of a run that is to go on is, by its path, not on this machine any more."""
-    for name in ("model", "base"):
-        place = settings.get(name)
-        if place is not None and _looks_local(place) and not Path(place).expanduser().exists():
-            raise UsageError(
-                f"The run in {folder} has its {name} in {place}, where there is none any more; "
-                f"say where it is now with --{name}."
-            )
+    place = settings.get("model")
+    if place is not None and _looks_local(place) and not Path(place).expanduser().exists():
+        raise UsageError(
+            f"The run in {folder} has its model in {place}, where there is none any more; "
+            "say where it is now with --model."
+        )

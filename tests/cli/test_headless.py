@@ -262,7 +262,6 @@ def test_an_evaluation_has_what_is_given_and_trains_no_weights() -> None:
         **usual, dtype="float32", full_finetuning=True
     )
     given: dict[str, Any] = {
-        "base": "/base",
         "system_prompt": "Call.",
         "history": 2,
         "n_envs": 3,

@@ -54,7 +54,7 @@ COMMAND_LINE = {
     "compare": f"{MEASURES} --b-model --b-prompt-file --b-temperature --half-width",
     "match": "--b-model --device --envs --episodes --greedy --json --model --sampled --seed --set --threads",
     "report": "--csv --output -o",
-    "export": "--base --gguf --merge",
+    "export": "--gguf --merge",
     "serve": "--host --port --seats --sessions --watch",
     "lessons": "",
     "replay": "",

@@ -20,17 +20,14 @@ from torch import Tensor
 from llamagym_tui.engine.learning import checkpoint_folders as folders
 from llamagym_tui.engine.learning.ppo import PPO, LearnerState
 from llamagym_tui.engine.learning.reference import Reference
-from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE
+from llamagym_tui.engine.model.sources import VALUE_HEAD_FILE
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.tokens.template_date import with_date_of
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.run_folder import GOOD_MODEL_DIR, MODEL_DIR, OLD_MODEL_DIR, START_DIR
-from llamagym_tui.user_files import file_content, file_text, link_folder, require_regular
+from llamagym_tui.user_files import file_content, link_folder, require_regular
 
 TENSORS = "learner.safetensors"
 """The optimizer's tensors, and the state of the sampling generator."""
-CHAT_TEMPLATE = "chat_template.jinja"
-"""The chat template, as transformers names it."""
 STATE = "learner.msgpack"
 """What the learner and the session have become, but for tensors."""
 MOST_STATE = 2**30
@@ -97,19 +94,6 @@ def save_checkpoint(run_dir: Path, policy: Policy, learner: PPO, counters: Any) 
         save_file(tensors, draft / TENSORS)
         (draft / STATE).write_bytes(msgspec.msgpack.encode(plain))
     return run_dir / MODEL_DIR
-
-
-def keep_template(tokenizer: Any, run_dir: Path) -> None:
-    """Let a tokenizer's chat template write what it wrote in a run so far: its date, and the plain one."""
-    for name in WORDS:
-        file = run_dir / name / CHAT_TEMPLATE
-        if file.is_file():
-            saved = file_text(file)
-            if not tokenizer.chat_template:
-                tokenizer.chat_template = saved
-            elif isinstance(tokenizer.chat_template, str):
-                tokenizer.chat_template = with_date_of(tokenizer.chat_template, saved)
-            return
 
 
 def keep_checkpoint(run_dir: Path, name: str = GOOD_MODEL_DIR) -> Path:

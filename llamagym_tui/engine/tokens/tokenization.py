@@ -8,14 +8,12 @@ Messages are text: a special token that is spelled out in one stays literal (`li
 
 import re
 from collections.abc import Sequence
-from datetime import datetime
 from functools import lru_cache
 from itertools import takewhile
 from operator import eq
 from typing import Any, NamedTuple
 
 from llamagym_tui.engine.tokens.literal_text import LiteralText
-from llamagym_tui.engine.tokens.template_date import with_fixed_date
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.game.actions import THOUGHT_TAG
 from llamagym_tui.game.chat import ChatMessage, Conversation, assistant, opening, user
@@ -68,8 +66,6 @@ class ChatTokenizer:
         if not tokenizer.chat_template:
             begins = tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id]
             tokenizer.chat_template = f"{'{{ bos_token }}' if begins else ''}{PLAIN_TEMPLATE}"
-        if isinstance(tokenizer.chat_template, str):
-            tokenizer.chat_template = with_fixed_date(tokenizer.chat_template, datetime.now())
         try:
             self._look(more_ends)
         except Exception as error:

@@ -208,15 +208,6 @@ def test_a_model_without_a_hidden_state_of_each_token_is_refused_in_one_sentence
         Backbone(lm)
 
 
-def test_an_error_inside_a_property_is_not_reported_as_a_missing_property():
-    model = AutoModelForCausalLMWithValueHead(tiny_llama(64))
-    model.pretrained_model.get_decoder = lambda: None.layers
-    with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'layers'"):
-        _ = model.backbone
-    with pytest.raises(AttributeError, match="no attribute 'absent'"):
-        _ = model.absent
-
-
 def test_an_adapter_that_a_model_cannot_have_gets_a_sentence(tmp_path, tokenizer):
     lm = tiny("mamba", PLAIN["mamba"] | {"vocab_size": len(tokenizer)})
     lora = LoraConfig(layers="all", r=2, target_modules="out_proj")

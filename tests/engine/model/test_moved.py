@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -49,11 +48,6 @@ def logits(loaded) -> torch.Tensor:
 def test_an_adapter_without_a_tokenizer_takes_that_of_its_base_model(adapter: Path, base: Path):
     loaded = load_model_and_tokenizer(str(adapter), "cpu")
     assert loaded.tokenizer.chat_template
-    shutil.rmtree(adapter)
-    for file in base.glob("tokenizer*"):
-        file.unlink()
-    with pytest.raises(ModelLoadError, match="has no tokenizer beside its weights: save its own"):
-        load_model_and_tokenizer(str(base), "cpu")
 
 
 def test_an_adapter_is_put_on_its_base_model_where_that_is_now(adapter: Path, base: Path, tmp_path):
@@ -61,11 +55,10 @@ def test_an_adapter_is_put_on_its_base_model_where_that_is_now(adapter: Path, ba
     base.rename(tmp_path / "elsewhere")
     with pytest.raises(ModelLoadError, match=r"needs its base model .*base', which is not there: "):
         load_model_and_tokenizer(str(adapter), "cpu")
-    loaded = load_model_and_tokenizer(str(adapter), "cpu", base=str(tmp_path / "elsewhere"))
-    assert torch.equal(logits(loaded), before)
-    loaded.model.save_pretrained(tmp_path / "again")
-    saved = json.loads((tmp_path / "again" / "adapter_config.json").read_text())
-    assert saved["base_model_name_or_path"] == str(tmp_path / "elsewhere")
+    file = adapter / "adapter_config.json"
+    settings = json.loads(file.read_text())
+    file.write_text(json.dumps(settings | {"base_model_name_or_path": str(tmp_path / "elsewhere")}))
+    assert torch.equal(logits(load_model_and_tokenizer(str(adapter), "cpu")), before)
 
 
 def test_the_bundled_model_of_another_machine_is_that_of_this_one(tmp_path, adapter: Path):
