@@ -16,7 +16,6 @@ of queries, K heads of keys and values, G = H / K heads of queries that share on
 P tokens of the prefix, W columns of a cache.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -49,18 +48,12 @@ def read_states(decoder: Any, flat: FlatTree) -> Tensor:
     hidden = decoder.embed_tokens(flat.ids)  # (N, D)
     *layers, last = decoder.layers
     rotation = _rotation(decoder, hidden, flat.positions)
-    hidden = _through(layers, hidden, rotation, flat.every)
+    for layer in layers:
+        hidden = _through(layer, hidden, rotation, flat.every)
 
     # In the last layer, keys and values of all N tokens are needed, but queries only of the M that are read, and from
     # attention on nothing else is computed. Of the others nothing would be used, so their gradient is 0 either way.
-    normed = last.input_layernorm(hidden)  # (N, D)
-    hidden = hidden.index_select(0, flat.read)  # (M, D) from here on
-    asking = normed.index_select(0, flat.read)
-    rotation_of_read = rotation[flat.read]
-    hidden = hidden + _attended(
-        last.self_attn, asking, normed, rotation_of_read, rotation, flat.last
-    )
-    hidden = hidden + last.mlp(last.post_attention_layernorm(hidden))
+    hidden = _through(last, hidden, rotation, flat.last, flat.read)  # (M, D)
     return decoder.norm(hidden)
 
 
@@ -71,38 +64,32 @@ def _rotation(decoder: Any, hidden: Tensor, positions: Tensor) -> Tensor:
     return torch.complex(cos[0, :, None, :half].float(), sin[0, :, None, :half].float())
 
 
-def _through(layers: Sequence[Any], hidden: Tensor, rotation: Tensor, every: Queries) -> Tensor:
-    """(N, D) hidden states after the textbook's layers: x + attention(norm(x)), then x + feed_forward(norm(x))."""
-    for layer in layers:
-        normed = layer.input_layernorm(hidden)
-        hidden = hidden + _attended(layer.self_attn, normed, normed, rotation, rotation, every)
-        hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
-    return hidden
-
-
-def _attended(
-    attention: Any,
-    asking: Tensor,
-    normed: Tensor,
-    rotation: Tensor,
-    rotation_of_keys: Tensor,
-    queries: Queries,
+def _through(
+    layer: Any, hidden: Tensor, rotation: Tensor, queries: Queries, read: Tensor | None = None
 ) -> Tensor:
-    """The states that attention adds.
+    """(Q, D) hidden states after one of the textbook's layers: x + attention(norm(x)), then x + feed_forward(norm(x)).
 
     Args:
-        attention: the layer's own module, of which the projections are used.
-        asking: (Q, D) normed states from which queries are made.
-        normed: (N, D) normed states from which keys and values are made.
-        rotation: (Q, 1, E / 2) of the queries' positions.
-        rotation_of_keys: (N, 1, E / 2) of all positions.
-        queries: which tokens each query sees.
+        layer: the model's own module.
+        hidden: (N, D).
+        rotation: (N, 1, E / 2) of all positions.
+        queries: the tokens that each query sees.
+        read: (M,) places of the queries. None: all N tokens ask.
     """
+    normed = layer.input_layernorm(hidden)
+    asking = normed
+    rotation_of_queries = rotation
+    if read is not None:
+        hidden = hidden.index_select(0, read)
+        asking = normed.index_select(0, read)
+        rotation_of_queries = rotation[read]
+    attention = layer.self_attn
     query, key, value = _projected(attention, asking, normed)
-    query = _rotated(query, rotation)
-    key = _rotated(key, rotation_of_keys)
+    query = _rotated(query, rotation_of_queries)
+    key = _rotated(key, rotation)
     mixed = _mixed(query, key, value, queries, attention.scaling)  # (Q, H, E)
-    return attention.o_proj(mixed.flatten(-2))  # (Q, D)
+    hidden = hidden + attention.o_proj(mixed.flatten(-2))
+    return hidden + layer.mlp(layer.post_attention_layernorm(hidden))
 
 
 def _projected(attention: Any, asking: Tensor, normed: Tensor) -> tuple[Tensor, Tensor, Tensor]:

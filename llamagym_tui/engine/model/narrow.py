@@ -78,17 +78,16 @@ class NarrowHead:
         """True if what was kept of a row has the logits of all these tokens."""
         return isinstance(row, NarrowEncoded) and row.moved.shape[-1] == len(self.ids)
 
+    def added(self, hidden: Tensor) -> Tensor:
+        """(N, m) the change of the logits of `ids` at N states; with gradient."""
+        return self.shifts(hidden, self.down, self._rows_of_ids())
+
     def logits(self, hidden: Tensor) -> Tensor:
         """(N, V) logits of N hidden states, whole."""
-        added = self.shifts(hidden, self.down, self._rows_of_ids())
-        return self._base(hidden).index_add(-1, self.ids, added)
-
-    def moved_logits(self, hidden: Tensor, moved: Tensor) -> Tensor:
-        """(S, m) logits of the tokens of replies, from what was kept; with gradient."""
-        return moved + self.shifts(hidden, self.down, self._rows_of_ids())
+        return self._base(hidden).index_add(-1, self.ids, self.added(hidden))
 
     def shifts(self, hidden: Tensor, down: Tensor, rows: Tensor) -> Tensor:
-        """(N, T) what an adapter adds to the logits of T tokens at N states, from (K, D) A and (T, K) rows of B."""
+        """(N, T) change of the logits of T tokens at N states, from (K, D) A and (T, K) rows of B."""
         return self.scale * (hidden @ down.T) @ rows.T
 
     def _rows_of_ids(self) -> Tensor:
@@ -122,7 +121,7 @@ class NarrowEncoded(Encoded):
     def scorer_at(self, rows: Tensor, columns: Tensor, temperature: float) -> Scorer:
         """Scores tokens that may move at S positions; only at temperature 1, as scores are divided by it."""
         assert temperature == 1.0, "an adapter on the head alone chooses by score"
-        logits = self.narrow.moved_logits(self.hidden[rows, columns], self.moved[rows, columns])
+        logits = self.moved[rows, columns] + self.narrow.added(self.hidden[rows, columns])
         total = torch.logaddexp(logits.logsumexp(-1), self.others[rows, columns])
         logprobs = logits - total[:, None]  # (S, m)
 

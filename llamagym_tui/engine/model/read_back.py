@@ -55,7 +55,7 @@ def read_back(place: Path, texts: Sequence[str], trained: Sequence[Tensor]) -> I
     draft = draft_folder(place.parent)
     try:
         yield draft
-        options = {"dtype": trained[0].dtype, "local_files_only": True}
+        options: Any = {"dtype": trained[0].dtype, "local_files_only": True}
         try:
             if (draft / ADAPTER).is_file():
                 adapted = AutoModelForCausalLMWithValueHead.from_pretrained(draft, **options)

@@ -28,7 +28,7 @@ MOST_COLUMNS = 16_384
 FEWEST = 256
 """Columns and scored tokens of one forward that are allowed however large the model."""
 LOGIT_COPIES = 3
-"""Log-probabilities in the place of logits; where the model gives all logits, these, too, and their gradient."""
+"""Log-probabilities in the place of logits, their gradient, and one more while they are computed."""
 
 
 def forward_limits(config: Any, dtype_bytes: int = FP32, *, flat: bool = False) -> ForwardLimits:
