@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from llamagym_tui.engine.model.load_faults import require_all_weights
-from llamagym_tui.errors import ModelLoadError
+from llamagym_tui.errors import ModelLoadError, described
 from llamagym_tui.model_registry import fingerprint
 from llamagym_tui.user_files import (
     cache_dir,
@@ -114,14 +114,14 @@ def converted(file: Path, notify: Callable[[str], None] = lambda words: None) ->
             if not name.startswith("tokenizer.")  # long lists
         }
         _require_whole(file.name, keys, has_tokens=TOKENS in reader.fields)
-        notify(f"converting {file.name} from {quantization(reader)}")
+        notify(f"converting {file.name}")
         _convert(file, reader, keys, draft)
         put_in_place(draft, folder)
     except ModelLoadError:
         raise
     except Exception as error:
         raise ModelLoadError(
-            f"The GGUF file {file.name} cannot be read by transformers: {' '.join(str(error).split())[:200]}"
+            f"The GGUF file {file.name} cannot be read by transformers: {described(error)}."
         ) from error
     finally:
         discard(draft)
@@ -135,15 +135,6 @@ def put_in_place(made: Path, folder: Path) -> None:
     except OSError:
         if not (folder / "config.json").is_file():
             raise
-
-
-def quantization(reader: Any) -> str:
-    """The quantization of most of a file's weights, as ``Q4_1``."""
-    counts: dict[str, int] = {}
-    for tensor in reader.tensors:
-        name = tensor.tensor_type.name
-        counts[name] = counts.get(name, 0) + int(tensor.n_elements)
-    return max(counts, key=lambda name: counts[name])
 
 
 def _convert(file: Path, reader: Any, keys: Mapping[str, Any], folder: Path) -> None:

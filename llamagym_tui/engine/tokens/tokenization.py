@@ -7,13 +7,13 @@ Messages are text: a special token that is spelled out in one is broken by a spa
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import takewhile
 from operator import eq
 from typing import Any, NamedTuple
 
-from llamagym_tui.errors import ModelLoadError
+from llamagym_tui.errors import ModelLoadError, described
 from llamagym_tui.game.actions import THOUGHT_TAG
 from llamagym_tui.game.chat import ChatMessage, Conversation, assistant, opening, user
 
@@ -44,7 +44,7 @@ class Opening(NamedTuple):
 
 class ChatTokenizer:
     def __init__(self, tokenizer: Any, more_ends: Sequence[int] = ()) -> None:
-        """Find out what the template does by rendering; a tokenizer without one gets `PLAIN_TEMPLATE`.
+        """Learn the template's ways by rendering; a tokenizer without one gets `PLAIN_TEMPLATE`.
 
         Args:
             more_ends: ids that end a reply of the model, next to those that tokenizer and template have.
@@ -58,16 +58,16 @@ class ChatTokenizer:
         self._thought_ids = {
             i for i in self._special if THOUGHT_TAG.fullmatch(tokenizer.convert_ids_to_tokens(i))
         }
-        self._spelling = self._spellings(self._special)
+        self._spelling = re.compile(r"(?!)")
+        """Finds special tokens in a text. While the template is looked at, there are none."""
         if not tokenizer.chat_template:
             begins = tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id]
             tokenizer.chat_template = f"{'{{ bos_token }}' if begins else ''}{PLAIN_TEMPLATE}"
         try:
             self._look(more_ends)
         except Exception as error:
-            fault = " ".join(str(error).split())[:200] or type(error).__name__
             raise ModelLoadError(
-                f"The model's chat template cannot be used ({fault}): take another model or template."
+                f"The model's chat template cannot be used ({described(error)}): take another model or template."
             ) from error
         # Environments repeat themselves, and rendering takes longer than a step of most of them.
         self.opening = lru_cache(REMEMBERED)(self._opening)
@@ -75,33 +75,26 @@ class ChatTokenizer:
         self._text = lru_cache(REMEMBERED)(self._decoded)
 
     def _look(self, more_ends: Sequence[int]) -> None:
-        """Find out what the template does by rendering."""
+        """Learn the template's ways by rendering."""
         self.takes_system = self._takes_system()
         """True if the template has system messages. Otherwise the prompt begins the first user message."""
         self.end_ids = self._end_ids(more_ends)
         """Ids that end a reply: the template's own end, if it has one, then others. Empty: nothing ends one."""
-        added = self.tokenizer.added_tokens_decoder.keys()
-        self._spelling = self._spellings({*self._special, *(added & set(self.end_ids))})
         self._opens = self._opened_thought()
-        prompt = self._render([user(_MARK)], prompt=True)
-        whole = self._render([user(_MARK), assistant(_MARK)], prompt=False)
-        written = whole.removeprefix(prompt).partition(_MARK)[0]
-        self._space_before_reply = "" if written.strip() else written
         self.keeps_history = self._keeps_history()
         """True if a conversation may go on behind the sampled ids."""
-
-    def _spellings(self, ids: Collection[int]) -> re.Pattern[str]:
-        """Finds the spelling of any of these tokens."""
-        texts = self.tokenizer.convert_ids_to_tokens(sorted(ids))
-        spelled = sorted((text for text in texts if len(text) > 1), key=len, reverse=True)
-        return re.compile("|".join(map(re.escape, spelled)) or r"(?!)")
+        added = self.tokenizer.added_tokens_decoder.keys()
+        hidden = sorted({*self._special, *(added & set(self.end_ids))})
+        texts = [text for text in self.tokenizer.convert_ids_to_tokens(hidden) if len(text) > 1]
+        longest_first = sorted(map(re.escape, texts), key=len, reverse=True)
+        self._spelling = re.compile("|".join(longest_first) or r"(?!)")
 
     def _literal(self, text: str) -> str:
         """A text in which no special token is spelled out."""
         return self._spelling.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
 
     def _opening(self, system_prompt: str, observation: str) -> Opening:
-        """The ids of an episode's first prompt; its prefix is what an opening with any other observation has, too."""
+        """The ids of an episode's first prompt; its prefix is that of an opening with any other observation, too."""
         text = self._render([*opening(system_prompt), user(_MARK)], prompt=True)
         prefix = self._ids(text[: text.rindex(_MARK)])
         ids = self._ids(self._render([*opening(system_prompt), user(observation)], prompt=True))
@@ -123,16 +116,8 @@ class ChatTokenizer:
         return text.split(_MARK, 2)[-1]  # a template may leave earlier turns out
 
     def prompt(self, conversation: Conversation) -> list[int]:
-        """Ids of a whole conversation with the generation prompt: for templates that rewrite history.
-
-        A sampled reply has the space before it that the template writes, which is not written twice.
-        """
-        messages: Conversation = []
-        for message in conversation:
-            if message["role"] == "assistant":
-                message = assistant(message["content"].removeprefix(self._space_before_reply))
-            messages.append(message)
-        return self._ids(self._render(messages, prompt=True))
+        """Ids of a whole conversation with the generation prompt: for templates that rewrite history."""
+        return self._ids(self._render(conversation, prompt=True))
 
     def reply_ids(self, reply: str) -> tuple[int, ...]:
         """Ids of a reply as the model would sample it after the generation prompt, its end included."""

@@ -17,7 +17,6 @@ from llamagym_tui.engine.model import gguf_files, sources
 from llamagym_tui.engine.model.gguf_files import (
     converted,
     gguf_file,
-    quantization,
 )
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.errors import ModelLoadError
@@ -67,7 +66,7 @@ def test_a_file_is_converted_once_to_whole_weights_without_quantization(
     lm = tiny_llama(len(tokenizer))
     file = write_gguf(tmp_path / "small.gguf", lm, tokenizer)
     folder = converted(file, told.append)
-    assert told == ["converting small.gguf from F32"]
+    assert told == ["converting small.gguf"]
     assert folder.parent == tmp_path / "cache" / "models"
     assert [each.name for each in folder.parent.iterdir()] == [folder.name]
     config = json.loads((folder / "config.json").read_text())
@@ -76,15 +75,6 @@ def test_a_file_is_converted_once_to_whole_weights_without_quantization(
     assert load_model_and_tokenizer(str(folder), "cpu").parameters == lm.num_parameters()
     assert converted(file) == folder
     assert len(told) == 1
-
-
-def test_a_file_is_told_by_what_most_of_its_weights_are_quantized_to():
-    kinds = [("F32", 10), ("Q4_1", 90), ("Q6_K", 50), ("Q6_K", 30)]
-    tensors = [
-        SimpleNamespace(tensor_type=SimpleNamespace(name=name), n_elements=count)
-        for name, count in kinds
-    ]
-    assert quantization(SimpleNamespace(tensors=tensors)) == "Q4_1"
 
 
 @pytest.mark.parametrize("there", ["cache", "package", "hub", "nowhere"])
@@ -109,17 +99,15 @@ def test_a_folder_that_is_no_model_or_that_no_library_should_read_is_refused(tmp
     config = tmp_path / "model" / "config.json"
     config.parent.mkdir()
     config.write_text("{}")
-    for name in (str(tmp_path), "./nowhere", "a/b/c"):
+    for name in (str(tmp_path), "./nowhere", "a/b/c", "/nowhere", "~/nowhere"):
         with pytest.raises(ModelLoadError) as refused:
             sources.model_folder(name)
         assert str(refused.value) == (
             f"No model in {name!r}: a folder with config.json and safetensors is needed."
         )
     (tmp_path / "model" / "pytorch_model.bin").touch()
-    with pytest.raises(ModelLoadError, match=r"no safetensors but pytorch_model\.bin"):
-        sources.model_folder(str(tmp_path))
     (tmp_path / "model" / "value_head.safetensors").touch()  # ours, beside no model
-    with pytest.raises(ModelLoadError, match=r"no safetensors but pytorch_model\.bin"):
+    with pytest.raises(ModelLoadError, match="has no safetensors"):
         sources.model_folder(str(tmp_path))
     (tmp_path / "model" / "model.safetensors").touch()
     assert sources.model_folder(str(tmp_path)) == tmp_path / "model"
