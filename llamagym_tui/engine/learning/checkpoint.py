@@ -245,19 +245,6 @@ def load_start(run_dir: Path, policy: Policy) -> None:
         ) from error
 
 
-def keep_template(tokenizer: Any, run_dir: Path) -> None:
-    """Let a tokenizer's chat template write what it wrote in a run so far: its date, and the plain one."""
-    for name in WORDS:
-        file = run_dir / name / CHAT_TEMPLATE
-        if file.is_file():
-            saved = file_text(file)
-            if not tokenizer.chat_template:
-                tokenizer.chat_template = saved
-            elif isinstance(tokenizer.chat_template, str):
-                tokenizer.chat_template = with_date_of(tokenizer.chat_template, saved)
-            return
-
-
 def _read(place: Path, policy: Policy, learner: PPO, kind: Any) -> Saved:
     """A checkpoint that fits a policy and a learner; raises Unfit if it cannot be read, or does not fit."""
     with _understood(place):
