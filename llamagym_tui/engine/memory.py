@@ -1,4 +1,4 @@
-"""How much memory is free, and whether a run's weights and what trains them fit into it."""
+"""Free memory, and a check that a run's weights, gradients and moments fit into it."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def require_memory(config: RunConfig, *, learns: bool) -> None:
     there = free_memory(device)
     if needed > there:
         raise UsageError(
-            f"Model {config.model!r} would take {as_gib(needed)} for its weights and what trains them, and "
+            f"Model {config.model!r} would take {as_gib(needed)} for its weights and their training, and "
             f"{as_gib(there)} are free on {device}; take a smaller model, or an adapter (--set full_finetuning=false)."
         )
 

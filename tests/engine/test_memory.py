@@ -77,5 +77,5 @@ def test_a_run_whose_weights_and_moments_do_not_fit_is_refused(
     if fits:
         require_memory(config, learns=True)
         return
-    with pytest.raises(UsageError, match=r"weights and what trains them, and .* are free on cpu"):
+    with pytest.raises(UsageError, match=r"weights and their training, and .* are free on cpu"):
         require_memory(config, learns=True)

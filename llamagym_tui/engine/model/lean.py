@@ -6,7 +6,7 @@ That is exact: embedding, norms, feed-forward layers and the projections of atte
 only attention has to know which tokens stand before which. The model's own modules compute all the former, so
 adapters, biases and norms of heads are theirs; attention is computed here. It differs from the textbook in two ways:
 
-- on a tree nothing is padded, and what conversations share is computed once;
+- on a tree nothing is padded, and shared beginnings are computed once;
 - in the last layer only the tokens that are read pass, because nothing is computed from the others.
 
 Loading compares this with transformers' own forward (`llamagym_tui.engine.model.forward`).
@@ -38,7 +38,7 @@ def is_llama_like(config: Any) -> bool:
 
 
 def read_states(decoder: Any, flat: FlatTree) -> Tensor:
-    """(M, D) hidden states, after the final norm, of the tokens that are read: what the LM head turns into logits.
+    """(M, D) hidden states, after the final norm, of the tokens that are read, as the LM head reads them.
 
     Args:
         decoder: the trunk.
@@ -58,7 +58,7 @@ def read_states(decoder: Any, flat: FlatTree) -> Tensor:
 
 
 def _rotation(decoder: Any, hidden: Tensor, positions: Tensor) -> Tensor:
-    """(N, 1, E / 2) rotary positions. A token's position counts what stands before it on its path, not in the row."""
+    """(N, 1, E / 2) rotary positions. A token's position counts the tokens before it on its path, not in the row."""
     cos, sin = decoder.rotary_emb(hidden, positions[None])  # (1, N, E) each
     half = cos.shape[-1] // 2  # the second half repeats the first
     return torch.complex(cos[0, :, None, :half].float(), sin[0, :, None, :half].float())
@@ -120,7 +120,7 @@ def _rotated(heads: Tensor, rotation: Tensor) -> Tensor:
 def _mixed(query: Tensor, key: Tensor, value: Tensor, queries: Queries, scale: float) -> Tensor:
     """(Q, H, E) mixed values of the tokens that each query sees.
 
-    One attention of all N tokens to all N would mostly compute what the mask then throws away: a token sees its
+    One attention of all N tokens to all N would mostly compute scores that the mask throws away: a token sees its
     ancestors alone. So queries that stand near one another, and have nearly the same ancestors, form a block, and only
     the keys that some query of the block sees are gathered for it. `queries.blocks` holds tensors of blocks of similar
     width, n blocks of S queries and T keys in each.

@@ -1,6 +1,6 @@
 """One sentence for each reason why a model does not load."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +9,15 @@ from llamagym_tui.errors import ModelLoadError, described
 INSTEAD = "or use --model bundled"
 
 
+def is_causal(kinds: Iterable[str]) -> bool:
+    """True if one of these classes has an LM head."""
+    return any(part in kind for kind in kinds for part in ("CausalLM", "LMHead", "Conditional"))
+
+
 def require_causal_lm(name: str, config: Any) -> None:
     """Refuse an architecture that transformers would load with an LM head of random weights, or half of it."""
     kinds = config.architectures or []
-    has_head = any(
-        part in kind for kind in kinds for part in ("CausalLM", "LMHead", "ConditionalGeneration")
-    )
-    if getattr(config, "is_encoder_decoder", False) or (kinds and not has_head):
+    if getattr(config, "is_encoder_decoder", False) or (kinds and not is_causal(kinds)):
         raise ModelLoadError(
             f"Model {name!r} is no causal language model: choose one that continues a text, {INSTEAD}."
         )

@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from llamagym_tui.config import LoraConfig
 from llamagym_tui.engine.model.forward import Backbone
-from llamagym_tui.engine.model.load_faults import require_all_weights
+from llamagym_tui.engine.model.load_faults import is_causal, require_all_weights
 from llamagym_tui.engine.model.ridge import RidgeCritic
 from llamagym_tui.engine.model.shape import base_of, read_config
 from llamagym_tui.engine.model.sources import VALUE_HEAD_FILE, is_local
@@ -166,7 +166,7 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         save_file(head, Path(path) / VALUE_HEAD_FILE)
 
     def merged(self) -> Any:
-        """The causal LM with what its adapter adds in its own weights; this model is not to be used any more.
+        """The causal LM with its adapter merged into its own weights; do not use this model any more.
 
         Where embeddings and head are one tensor, an adapter on one of them would change the other, too, so the head
         gets weights of its own.
@@ -245,10 +245,7 @@ def _require_causal_lm(lm: Any) -> None:
             )
         lm = lm.get_base_model()
         kinds = {each.__name__ for each in type(lm).__mro__}
-    is_causal = any(
-        part in kind for kind in kinds for part in ("CausalLM", "LMHead", "Conditional")
-    )
-    if not is_causal or lm.config.is_encoder_decoder or lm.get_output_embeddings() is None:
+    if not is_causal(kinds) or lm.config.is_encoder_decoder or lm.get_output_embeddings() is None:
         raise ConfigError(NO_CAUSAL_LM.format(type(lm).__name__))
 
 

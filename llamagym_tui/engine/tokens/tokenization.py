@@ -1,8 +1,8 @@
 """From conversations to token ids, one turn at a time: tokens in, tokens out.
 
 A reply is never decoded and encoded again: encoding may cut the same text into other tokens, which the policy did not
-sample. The next prompt is the ids so far, then what the chat template puts after a reply, then the next user message.
-Whether a template allows that (some rewrite history) is tested by rendering.
+sample. The next prompt is the ids so far, then the chat template's end of a reply, then the next user message. Some
+templates rewrite history, which allows no such prompts; rendering tells which.
 Messages are text: a special token that is spelled out in one is broken by a space, so that it stays text.
 """
 
@@ -22,7 +22,7 @@ PLAIN_TEMPLATE = (
     "{{ eos_token if m['role'] == 'assistant' else '' }}\n{% endfor %}"
     "{% if add_generation_prompt %}Assistant:\n{% endif %}"
 )
-"""Used for models without a chat template, behind what their tokenizer puts before a text; a reply begins on a line of
+"""Used for models without a chat template, behind the tokenizer's own beginning of a text; a reply begins on a line of
 its own, so no space is torn off it."""
 
 _EMPTY_THOUGHT = re.compile(r"\A\s*<think>\s*</think>")
@@ -121,8 +121,8 @@ class ChatTokenizer:
 
     def reply_ids(self, reply: str) -> tuple[int, ...]:
         """Ids of a reply as the model would sample it after the generation prompt, its end included."""
-        # What the template's own rendering adds to the prompt, if that is the reply and space around it (Llama 2 puts a
-        # space before it). A template that adds more (an empty thought) gets the reply's text alone.
+        # The template's own rendering behind the prompt, if that is the reply and space around it (Llama 2 puts a space
+        # before it). A template that adds more (an empty thought) gets the reply's text alone.
         prompt = self._render([user(_MARK)], prompt=True)
         whole = self._render([user(_MARK), assistant(reply)], prompt=False)
         text = whole.removeprefix(prompt)
