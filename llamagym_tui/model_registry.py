@@ -79,26 +79,6 @@ class ModelEntry(Struct, frozen=True):
     """The package that has the model when no hub can be reached."""
 
 
-class Download(Struct, frozen=True):
-    """A model that is not on this machine."""
-
-    name: str
-    hub_bytes: int = 0
-    """That it has on the hub, about. 0: not known."""
-    package: PackagedModel | None = None
-    """The package that has it too."""
-
-    @property
-    def source(self) -> str:
-        """Size and source of the download, for people."""
-        size = f"about {self.hub_bytes / MEGABYTE:,.0f} MB " if self.hub_bytes else ""
-        source = f"{size}from the hub"
-        if self.package is None:
-            return source
-        megabytes = self.package.bytes / MEGABYTE
-        return f"{source} or, where that cannot be reached, {megabytes:,.0f} MB as the package {self.package.name}"
-
-
 ENTRIES = msgspec.toml.decode(
     file_text(Path(__file__).with_name("models.toml")), type=dict[str, tuple[ModelEntry, ...]]
 )["models"]
@@ -149,16 +129,22 @@ def is_here(name: str) -> bool:
     return is_in_hub_cache(name)
 
 
-def download_of(name: str) -> Download | None:
-    """The download that a model needs before it loads, if any. No hub is contacted."""
+def download_of(name: str) -> str | None:
+    """Size and source of the download that a model needs before it loads, in words. None: it needs none.
+
+    No hub is contacted.
+    """
     if name == BUNDLED or Path(name).expanduser().exists() or name.count("/") != 1 or is_here(name):
         return None
-    entry = next((entry for entry in ENTRIES if entry.name == name), None)
-    return Download(
-        name,
-        hub_bytes=entry.parameters * BYTES_A_WEIGHT if entry else 0,
-        package=entry.package if entry else None,
-    )
+    entry = find(name)
+    if entry is None:
+        return "from the hub"
+    megabytes = entry.parameters * BYTES_A_WEIGHT / MEGABYTE
+    source = f"about {megabytes:,.0f} MB from the hub"
+    if entry.package is None:
+        return source
+    megabytes = entry.package.bytes / MEGABYTE
+    return f"{source} or, where that cannot be reached, {megabytes:,.0f} MB as the package {entry.package.name}"
 
 
 def folder_of_known(name: str) -> Path | None:
@@ -230,7 +216,12 @@ def require_model(name: str) -> None:
         return
     path = Path(name).expanduser()
     if path.exists():
-        _require_weights(name, path)
+        weights = ("*.safetensors", "*.gguf", "*.bin", "*.pt", "*.pth")  # pickles are refused later
+        places = (path / "model", path)
+        if path.is_dir() and not any(any(at.glob(kind)) for at in places for kind in weights):
+            raise ModelLoadError(
+                f"No model in {name!r}: a folder with config.json and safetensors is needed."
+            )
         return
     if is_in_hub_cache(name):
         return
@@ -250,26 +241,6 @@ def require_model(name: str) -> None:
             f"Model {name!r} is not on this machine and the hub cannot be reached: "
             "check its name and the network, or use --model bundled."
         ) from error
-
-
-def _require_weights(name: str, path: Path) -> None:
-    """Raises ModelLoadError: a file or folder holds no model, by its names and first bytes."""
-    if path.suffix == ".safetensors" and path.is_file():
-        raise ModelLoadError(
-            f"{name} has only the weights of a model; name the folder that it lies in, {path.parent}."
-        )
-    if path.is_file():
-        with regular_file(path, most=2**50) as file:
-            is_model = file.read(4)[:1] in (b"G", b"{")  # a GGUF file, or a manifest of Ollama's
-    else:
-        kinds = ("*.safetensors", "*.gguf", "*.bin", "*.pt", "*.pth")  # pickles are refused later
-        is_model = any(
-            next(path.glob(f"{at}{kind}"), None) for at in ("", "model/") for kind in kinds
-        )
-    if not is_model:
-        raise ModelLoadError(
-            f"No model in {name!r}: a folder with config.json and safetensors is needed."
-        )
 
 
 def is_in_hub_cache(name: str) -> bool:

