@@ -10,12 +10,12 @@ from tempfile import TemporaryDirectory
 from llamagym_tui import load_model_and_tokenizer
 from llamagym_tui.cli import gguf_converter
 from llamagym_tui.cli.report import Story, story_of, summary
-from llamagym_tui.config import Dtype
 from llamagym_tui.engine.model.read_back import ADAPTER, logprobs_of, read_back, require_same
 from llamagym_tui.engine.policy.policy import generation_config_of, generation_ends
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError
-from llamagym_tui.run_store import has_checkpoint, last_settings
+from llamagym_tui.runs.run_store import has_checkpoint, last_settings
+from llamagym_tui.settings import Dtype
 from llamagym_tui.user_files import file_text, make_folder
 
 BY_SCORE = (

@@ -5,13 +5,13 @@ from pathlib import Path
 import psutil
 import torch
 
-from llamagym_tui import model_registry
-from llamagym_tui.config import RunConfig
 from llamagym_tui.engine.model.loading import is_fully_trained, resolve_device, weights_type
 from llamagym_tui.engine.model.shape import GIB, base_of, parameters_of, read_config
 from llamagym_tui.engine.model.sources import model_folder
 from llamagym_tui.errors import UsageError
-from llamagym_tui.model_registry import ModelEntry
+from llamagym_tui.runs import model_registry
+from llamagym_tui.runs.model_registry import ModelEntry
+from llamagym_tui.settings import RunConfig
 
 LIMIT = Path("/sys/fs/cgroup/memory.max")
 TRAINED = 3

@@ -13,8 +13,6 @@ from typing import Any
 
 import torch
 
-from llamagym_tui import model_registry
-from llamagym_tui.config import RunConfig, WarmStartStats, turns_kept
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.learning import checkpoint
 from llamagym_tui.engine.learning.imitation import learn_from
@@ -29,8 +27,10 @@ from llamagym_tui.errors import ConfigError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import OPPONENT, SELF, opponent_of, with_kwargs
 from llamagym_tui.game.observed import names_by_turn, replies_of
-from llamagym_tui.model_registry import is_endpoint
 from llamagym_tui.protocol.events import EvaluationFinished, Event
+from llamagym_tui.runs import model_registry
+from llamagym_tui.runs.model_registry import is_endpoint
+from llamagym_tui.settings import RunConfig, WarmStartStats, turns_kept
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.play_config import evaluated_config
 from llamagym_tui.setup.run_config import holds_adapter, with_own_settings

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 from transformers import GPT2Config, LlamaConfig, Qwen2Config
 
-from llamagym_tui.config import RunConfig
 from llamagym_tui.engine.memory import host_free, require_memory
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.model.shape import (
@@ -20,6 +19,7 @@ from llamagym_tui.engine.model.shape import (
 )
 from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.errors import UsageError
+from llamagym_tui.settings import RunConfig
 
 QWEN = Qwen2Config(
     hidden_size=896, num_hidden_layers=24, num_attention_heads=14, num_key_value_heads=2,

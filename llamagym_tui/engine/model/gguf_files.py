@@ -5,6 +5,7 @@ the user's cache and can be made again at any time. transformers ignores some of
 into the folder's configuration here, or refused.
 """
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -16,7 +17,6 @@ import torch
 
 from llamagym_tui.engine.model.load_faults import require_all_weights
 from llamagym_tui.errors import ModelLoadError, described
-from llamagym_tui.model_registry import fingerprint
 from llamagym_tui.user_files import (
     cache_dir,
     discard,
@@ -33,6 +33,9 @@ LARGEST_MANIFEST = 2**16
 LARGEST_IN_FP32 = 1_000_000_000
 """Weights up to which the folder has them in float32; those of a larger model are rounded to bfloat16."""
 LARGEST_FILE = 2**40
+SAMPLES = 64
+"""Of a file, for its fingerprint."""
+SAMPLE_BYTES = 2**16
 CONVERSION = 3
 """Raised when the folder of the same file changes, so that nobody plays with the folder of an earlier version."""
 NEEDED = ("context_length", "embedding_length", "block_count", "attention.head_count")
@@ -98,8 +101,7 @@ def converted(file: Path, notify: Callable[[str], None] = lambda words: None) ->
     Raises:
         ModelLoadError: transformers cannot read it, or would read another model than it holds.
     """
-    digest = str(fingerprint(str(file)))[:12]
-    folder = cache_dir() / "models" / f"{file.stem}-{CONVERSION}-{digest}"
+    folder = cache_dir() / "models" / f"{file.stem}-{CONVERSION}-{_fingerprint(file)}"
     if (folder / "config.json").is_file():
         return folder
     make_folder(folder.parent)
@@ -126,6 +128,17 @@ def converted(file: Path, notify: Callable[[str], None] = lambda words: None) ->
     finally:
         discard(draft)
     return folder
+
+
+def _fingerprint(file: Path) -> str:
+    """A hash of samples of a file; models that were trained from the same one may begin and end alike."""
+    size = file.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with regular_file(file, most=LARGEST_FILE) as content:
+        for number in range(SAMPLES):
+            content.seek(number * max(0, size - SAMPLE_BYTES) // (SAMPLES - 1))
+            digest.update(content.read(SAMPLE_BYTES))
+    return digest.hexdigest()[:12]
 
 
 def put_in_place(made: Path, folder: Path) -> None:

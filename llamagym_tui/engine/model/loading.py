@@ -11,15 +11,15 @@ from typing import Any
 import torch
 from transformers import AutoTokenizer
 
-from llamagym_tui import model_registry
-from llamagym_tui.config import Device, Dtype, LoraConfig
 from llamagym_tui.engine.model import load_faults
 from llamagym_tui.engine.model.shape import base_of, first_length, read_config
 from llamagym_tui.engine.model.sources import is_local, model_folder
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.errors import ModelLoadError
-from llamagym_tui.model_registry import BUNDLED, ModelEntry
+from llamagym_tui.runs import model_registry
+from llamagym_tui.runs.model_registry import BUNDLED, ModelEntry
+from llamagym_tui.settings import Device, Dtype, LoraConfig
 
 LARGEST_FULLY_TRAINED = 50_000_000
 """Parameters up to which all weights are trained unless the user sets it; larger models get an adapter."""

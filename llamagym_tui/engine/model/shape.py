@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from llamagym_tui import model_registry
 from llamagym_tui.engine.model.sources import is_local
 from llamagym_tui.engine.tokens.token_tree import ForwardLimits
 from llamagym_tui.errors import ModelLoadError
+from llamagym_tui.runs import model_registry
 from llamagym_tui.user_files import file_content
 
 GIB = 2**30

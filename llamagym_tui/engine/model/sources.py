@@ -15,10 +15,10 @@ from pathlib import Path
 
 import huggingface_hub
 
-from llamagym_tui import model_registry
 from llamagym_tui.engine.model.gguf_files import converted, gguf_file, put_in_place
 from llamagym_tui.errors import ModelLoadError
-from llamagym_tui.model_registry import BUNDLED, HUB_ANSWERS_S, MEGABYTE, PackagedModel
+from llamagym_tui.runs import model_registry
+from llamagym_tui.runs.model_registry import BUNDLED, HUB_ANSWERS_S, MEGABYTE, PackagedModel
 from llamagym_tui.user_files import make_folder
 
 Notify = Callable[[str], None]
@@ -42,13 +42,13 @@ def model_folder(name: str, notify: Notify = lambda words: None) -> Path | None:
     """
     if name == BUNDLED:
         return bundled_model_path()
-    entry = model_registry.find(name)
-    if entry is not None and name == entry.name and entry.package is not None:
+    package = model_registry.package_of(name)
+    if package is not None:
         if model_registry.is_in_hub_cache(name):
             return None
-        if not entry.package.is_here and _hub_has(name):
+        if not package.is_here and _hub_has(name):
             return None
-        return fetched(entry.package, notify)
+        return fetched(package, notify)
     path = Path(name).expanduser()
     if path.exists():
         model_registry.require_model(name)

@@ -26,7 +26,7 @@ from llamagym_tui.engine.model.gguf_files import (
 )
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.errors import ModelLoadError
-from llamagym_tui.model_registry import PackagedModel
+from llamagym_tui.runs.model_registry import PackagedModel
 from tests.engine.conftest import tiny_llama
 from tests.engine.model.gguf_writer import write_gguf
 from tests.engine.small_tokenizers import qwen_like
@@ -85,9 +85,8 @@ def test_a_file_is_converted_once_to_whole_weights_without_quantization(
 @pytest.mark.parametrize("there", ["cache", "package", "hub", "nowhere"])
 def test_a_model_in_a_package_comes_from_where_it_is_nearest(monkeypatch, tmp_path, there):
     known = PackagedModel("a-model", "1.0", "", 16, "a_model/weights.gguf")
-    entry = SimpleNamespace(name="someone/a-model", package=known)
     monkeypatch.setenv("LLAMAGYM_TUI_CACHE", str(tmp_path))
-    monkeypatch.setattr(sources.model_registry, "find", lambda name: entry)
+    monkeypatch.setattr(sources.model_registry, "package_of", lambda name: known)
     monkeypatch.setattr(sources.model_registry, "is_in_hub_cache", lambda name: there == "cache")
     monkeypatch.setattr(sources, "_hub_has", lambda name: there == "hub")
     monkeypatch.setattr(
@@ -97,7 +96,7 @@ def test_a_model_in_a_package_comes_from_where_it_is_nearest(monkeypatch, tmp_pa
         known.folder.mkdir(parents=True)
         (known.folder / "config.json").touch()
     folders = {"package": known.folder, "nowhere": tmp_path}
-    assert sources.model_folder(entry.name, print) == folders.get(there)
+    assert sources.model_folder("someone/a-model", print) == folders.get(there)
 
 
 def test_a_folder_that_is_no_model_or_that_no_library_should_read_is_refused(tmp_path):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from llamagym_tui import model_registry
 from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.runs import model_registry
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import sees, until

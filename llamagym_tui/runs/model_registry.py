@@ -13,15 +13,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from llamagym_tui.config import Dtype, GenerationConfig, LoraConfig
 from llamagym_tui.errors import ModelLoadError
-from llamagym_tui.user_files import cache_dir, file_content, file_text, regular_file
+from llamagym_tui.settings import Dtype, GenerationConfig, LoraConfig
+from llamagym_tui.user_files import cache_dir, file_content, file_text
 
 BUNDLED = "bundled"
 MEGABYTE = 1_000_000
-SAMPLES = 64
-"""Of each file of weights, for a fingerprint."""
-SAMPLE_BYTES = 2**16
 HUB_ANSWERS_S = 3.0
 """Seconds within which the hub has to say whether it has a model."""
 BYTES_A_WEIGHT = 2
@@ -119,14 +116,16 @@ def with_defaults(settings: dict[str, Any], model: str) -> dict[str, Any]:
     return filled
 
 
+def package_of(name: str) -> PackagedModel | None:
+    """The package that has the model of that name, if there is one."""
+    return next((entry.package for entry in ENTRIES if entry.name == name), None)
+
+
 def is_here(name: str) -> bool:
     """True if all of a model's weights are on this machine; no hub is contacted."""
-    entry = find(name)
-    if name == BUNDLED or (
-        entry is not None and entry.package is not None and entry.package.is_here
-    ):
-        return True
-    return is_in_hub_cache(name)
+    package = package_of(name)
+    has_package = package is not None and package.is_here
+    return name == BUNDLED or has_package or is_in_hub_cache(name)
 
 
 def download_of(name: str) -> str | None:
@@ -134,7 +133,7 @@ def download_of(name: str) -> str | None:
 
     No hub is contacted.
     """
-    if name == BUNDLED or Path(name).expanduser().exists() or name.count("/") != 1 or is_here(name):
+    if Path(name).expanduser().exists() or name.count("/") != 1 or is_here(name):
         return None
     entry = find(name)
     if entry is None:
@@ -149,58 +148,11 @@ def download_of(name: str) -> str | None:
 
 def folder_of_known(name: str) -> Path | None:
     """The folder of a model that ships or that a package carries, by the folder's name."""
-    bundled = Path(__file__).with_name("bundled_model")
+    bundled = Path(__file__).parents[1] / "bundled_model"
     packages = [entry.package.folder for entry in ENTRIES if entry.package is not None]
     return next(
         (each for each in (bundled, *packages) if each.name == name and each.is_dir()), None
     )
-
-
-def fingerprint(name: str) -> str | None:
-    """A hash of samples of a model's weights, the same wherever they lie; None if they are not on this machine.
-
-    A model whose weights were trained differs in nearly all of them, so that samples tell it apart.
-    """
-    import hashlib
-
-    weights = _weights(name)
-    if not weights:
-        return None
-    digest = hashlib.sha256()
-    for path in weights:
-        size = path.stat().st_size
-        digest.update(f"{size}\n".encode())
-        with regular_file(path) as file:
-            for number in range(SAMPLES):
-                file.seek(number * max(0, size - SAMPLE_BYTES) // (SAMPLES - 1))
-                digest.update(file.read(SAMPLE_BYTES))
-    return digest.hexdigest()
-
-
-def _weights(name: str) -> list[Path]:
-    """The files that have the weights of a model, by its path or its hub id."""
-    path = Path(name).expanduser()
-    if path.is_file():
-        return [path]
-    entry = find(name)
-    if (
-        not path.is_dir()
-        and entry is not None
-        and entry.package is not None
-        and entry.package.is_here
-    ):
-        path = entry.package.folder
-    if not path.is_dir() and is_in_hub_cache(name):
-        from huggingface_hub import try_to_load_from_cache
-
-        path = Path(str(try_to_load_from_cache(name, "config.json"))).parent
-    for folder in (path / "model", path):
-        files_of = [
-            each for each in folder.glob("*.safetensors") if each.name != "value_head.safetensors"
-        ]
-        if found := sorted(files_of or folder.glob("*.gguf")):
-            return found
-    return []
 
 
 def require_model(name: str) -> None:
@@ -211,19 +163,14 @@ def require_model(name: str) -> None:
     Raises:
         ModelLoadError: there is none, or the hub cannot be reached.
     """
-    entry = next((entry for entry in ENTRIES if entry.name == name), None)
-    if name == BUNDLED or (entry is not None and entry.package is not None):
-        return
     path = Path(name).expanduser()
-    if path.exists():
-        weights = ("*.safetensors", "*.gguf", "*.bin", "*.pt", "*.pth")  # pickles are refused later
-        places = (path / "model", path)
-        if path.is_dir() and not any(any(at.glob(kind)) for at in places for kind in weights):
+    if path.is_dir():
+        kinds = ("*.safetensors", "*.gguf", "*.bin", "*.pt", "*.pth")  # pickles are refused later
+        if not any(True for kind in kinds for _ in path.rglob(kind)):
             raise ModelLoadError(
                 f"No model in {name!r}: a folder with config.json and safetensors is needed."
             )
-        return
-    if is_in_hub_cache(name):
+    if path.exists() or is_here(name) or package_of(name) is not None:
         return
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
@@ -251,7 +198,14 @@ def is_in_hub_cache(name: str) -> bool:
         config = try_to_load_from_cache(name, "config.json")
     except ValueError:  # no hub has such a name
         return False
-    return isinstance(config, str) and _has_weights(Path(config).parent)
+    if not isinstance(config, str):
+        return False
+    folder = Path(config).parent
+    index = folder / "model.safetensors.index.json"
+    parts = {"model.safetensors"}
+    if index.is_file():
+        parts = set(json.loads(file_content(index))["weight_map"].values())
+    return all((folder / part).is_file() for part in parts)
 
 
 def size_in_words(parameters: int) -> str:
@@ -260,14 +214,6 @@ def size_in_words(parameters: int) -> str:
         if parameters >= unit:
             return f"{parameters / unit:.3g} {letter}"
     return str(parameters)
-
-
-def _has_weights(folder: Path) -> bool:
-    index = folder / "model.safetensors.index.json"
-    if not index.is_file():
-        return (folder / "model.safetensors").is_file()
-    parts = set(json.loads(file_content(index))["weight_map"].values())
-    return all((folder / part).is_file() for part in parts)
 
 
 def _origins(name: str) -> set[str]:
