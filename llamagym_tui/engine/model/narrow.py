@@ -33,11 +33,11 @@ class NarrowHead:
         self.down: nn.Parameter = head.lora_A["default"].weight
         """(K, D), A: the directions that it sees; 0 until they are measured, and never trained."""
         self.up: nn.Parameter = head.lora_B["default"].weight
-        """(V, K), B: what is trained; only the rows of `ids` are not 0."""
+        """(V, K), B: the trained weights; only the rows of `ids` are not 0."""
         self.is_blank = not head.base_layer.weight.any()
-        """True if the head below the adapter is 0: a model of first layers."""
+        """True if the head below the adapter is 0, as in a model of first layers."""
         self.scale: float = head.scaling["default"]
-        """Times B A h is what is added to the logits."""
+        """Factor of B A h, the change of the logits."""
         self.ids = torch.empty(0, dtype=torch.long, device=self.up.device)
         """(m,) the tokens of admissible replies."""
         self._place_of: Tensor = torch.full((len(self.up),), -1, device=self.up.device)
@@ -51,7 +51,7 @@ class NarrowHead:
 
     @own_torch()
     def include(self, ids: Iterable[int], trained: Iterable[int]) -> None:
-        """Keep the logits of these tokens too, and train those of some; what was kept before is no longer whole."""
+        """Keep the logits of these tokens too, and train those of some; earlier results are no longer whole."""
         new = sorted(set(ids) - set(self.ids.tolist()))
         if new:
             self.ids = torch.cat([self.ids, torch.tensor(new, device=self.ids.device)])
@@ -61,11 +61,11 @@ class NarrowHead:
     def kept(self, encoded: Encoded) -> NarrowEncoded:
         """Keep the logits that move and the sum of the others; without gradient."""
         hidden = encoded.hidden.detach()
+        shape = hidden.shape[:-1]
         if self.is_blank:
-            shape = hidden.shape[:-1]
-            moved_at = hidden.new_zeros(*shape, len(self.ids))
-            others_at = hidden.new_full(shape, math.log(len(self.up) - len(self.ids)))
-            return NarrowEncoded(self, hidden, moved_at, others_at)
+            no_logits = hidden.new_zeros(*shape, len(self.ids))
+            of_others = hidden.new_full(shape, math.log(len(self.up) - len(self.ids)))
+            return NarrowEncoded(self, hidden, no_logits, of_others)
         flat = hidden.reshape(-1, hidden.shape[-1])
         moved: list[Tensor] = []
         others: list[Tensor] = []
@@ -74,7 +74,6 @@ class NarrowHead:
                 logits = self._base(piece).float()
             moved.append(logits[:, self.ids])
             others.append(logits.index_fill(1, self.ids, float("-inf")).logsumexp(-1))
-        shape = hidden.shape[:-1]
         return NarrowEncoded(
             self,
             hidden,
@@ -83,20 +82,19 @@ class NarrowHead:
         )
 
     def is_whole(self, row: Encoded) -> bool:
-        """True if what was kept of a row has the logits of all these tokens."""
+        """True if a row has the logits of all these tokens."""
         return isinstance(row, NarrowEncoded) and row.moved.shape[-1] == len(self.ids)
+
+    def added(self, hidden: Tensor) -> Tensor:
+        """(N, m) the change of the logits of `ids` at N states; with gradient."""
+        return self.shifts(hidden, self.down, self._rows_of_ids())
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(N, V) logits of N hidden states, whole."""
-        added = self.shifts(hidden, self.down, self._rows_of_ids())
-        return self._base(hidden).index_add(-1, self.ids, added)
-
-    def moved_logits(self, hidden: Tensor, moved: Tensor) -> Tensor:
-        """(S, m) logits of the tokens of replies, from what was kept; with gradient."""
-        return moved + self.shifts(hidden, self.down, self._rows_of_ids())
+        return self._base(hidden).index_add(-1, self.ids, self.added(hidden))
 
     def shifts(self, hidden: Tensor, down: Tensor, rows: Tensor) -> Tensor:
-        """(N, T) what an adapter adds to the logits of T tokens at N states, from (K, D) A and (T, K) rows of B."""
+        """(N, T) change of the logits of T tokens at N states, from (K, D) A and (T, K) rows of B."""
         return self.scale * (hidden @ down.T) @ rows.T
 
     def _rows_of_ids(self) -> Tensor:
@@ -113,7 +111,7 @@ class NarrowHead:
 
 
 class NarrowEncoded(Encoded):
-    """Hidden states with what is kept of their logits."""
+    """Hidden states with the part of their logits that is kept."""
 
     def __init__(self, head: NarrowHead, hidden: Tensor, moved: Tensor, others: Tensor) -> None:
         super().__init__(head, hidden, moved, others)  # type: ignore[arg-type]
@@ -130,7 +128,7 @@ class NarrowEncoded(Encoded):
     def scorer_at(self, rows: Tensor, columns: Tensor, temperature: float) -> Scorer:
         """Scores tokens that may move at S positions; only at temperature 1, as scores are divided by it."""
         assert temperature == 1.0, "an adapter on the head alone chooses by score"
-        logits = self.narrow.moved_logits(self.hidden[rows, columns], self.moved[rows, columns])
+        logits = self.moved[rows, columns] + self.narrow.added(self.hidden[rows, columns])
         total = torch.logaddexp(logits.logsumexp(-1), self.others[rows, columns])
         logprobs = logits - total[:, None]  # (S, m)
 
