@@ -159,7 +159,7 @@ class Backbone:
     def encode_tree_by_layer(
         self, tree: TokenTree, read: Sequence[int], layers: Sequence[int]
     ) -> Tensor:
-        """(L, M, D) states of M columns of a tree, ascending, after each of L numbers of layers; of flat trees alone."""
+        """(L, M, D) states of M columns of a tree, ascending, after each of L numbers of layers; where it is lean."""
         flat = flat_tree(tree, sorted(set(read)), self.device)
         states = states_of_layers(self.decoder, flat, layers)
         return states[:, flat.columns.argsort()]

@@ -20,7 +20,7 @@ from llamagym_tui.engine.model.forward import Backbone
 from llamagym_tui.engine.model.load_faults import is_causal, require_all_weights
 from llamagym_tui.engine.model.ridge import RidgeCritic
 from llamagym_tui.engine.model.shape import base_of, read_config
-from llamagym_tui.engine.model.sources import VALUE_HEAD_FILE, is_local
+from llamagym_tui.engine.model.sources import READ_DEPTH, VALUE_HEAD_FILE, is_local
 from llamagym_tui.errors import ConfigError, ModelLoadError
 from llamagym_tui.settings import LoraConfig
 
