@@ -31,7 +31,7 @@ def test_cards_lie_on_the_table_as_far_as_they_are_known() -> None:
         "┌──┌────┐     ┌─────────┐",
         "│ A│░░░░│     │14 soft  │",
         "└──└────┘     └─────────┘",
-        "dealer        you",
+        "dealer        you 14 soft",
     ]
     table = drawn(agent, TABLE, (25, 1, 0))
     assert lines(table) == [

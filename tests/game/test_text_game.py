@@ -129,7 +129,10 @@ def test_what_an_observation_has_and_what_is_offered() -> None:
         ("examine note", "go west", "take milk"),
     )
     assert observed(agent, "-= Kitchen =-\nA milk is here.", info).text.count("Kitchen") == 1
-    assert agent.draw("", info) == "west -- [ Kitchen ]\n\nYou are carrying nothing.\nscore 3 of 8"
+    assert (
+        agent.draw("", info)
+        == "[ Kitchen ]\nexits: west\n\nYou are carrying nothing.\nscore 3 of 8"
+    )
     assert agent.read(" Take milk.\n").action == "Take milk"
 
 

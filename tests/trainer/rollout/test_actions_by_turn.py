@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import msgspec
 import pytest
 
 from llamagym_tui.errors import UsageError
 from llamagym_tui.game.choices import OfferedAction
-from llamagym_tui.game.observed import reply_of
+from llamagym_tui.game.observed import action_named
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import ProbeActions
 from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
@@ -33,7 +31,7 @@ def make(make_policy):
         made = make_policy(replies=replies or ["x"], **chosen)
         made = type(made)(
             made.model, made.chat, msgspec.structs.replace(made.generation, policy=policy), replies,
-            replies_of=partial(reply_of, agent), names_by_turn=True,
+            replies_of=lambda name: agent.format_action(action_named(agent, name)), names_by_turn=True,
         )  # fmt: skip
         settings = {"max_turns": 8, "batch_turns": 1000, "seed": 1} | settings
         return Rollout(agent, made, n_envs=n_envs, emit=emitted.append, **settings), emitted
