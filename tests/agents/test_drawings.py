@@ -84,20 +84,6 @@ def test_pieces_are_read_as_lines_and_bounded() -> None:
     assert drawn(Draws(), None, [[Piece(None, "ice")]]) == ("", ())  # type: ignore[arg-type]
 
 
-class Renders:
-    """An environment that renders what it is given."""
-
-    render_mode = "ansi"
-
-    def __init__(self, text: object) -> None:
-        self.text = text
-
-    def render(self) -> object:
-        if isinstance(self.text, Exception):
-            raise self.text
-        return self.text
-
-
 class Draws(CountAgent):
     """Draws what it observes."""
 

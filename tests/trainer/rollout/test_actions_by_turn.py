@@ -107,19 +107,3 @@ def test_a_turn_without_any_action_cannot_be_chosen_and_is_explained(make):
     rollout.step()
     (reason,) = {event.reason for event in emitted if isinstance(event, events.EpisodeDropped)}
     assert reason == "Silent.actions names no action, and the score policy chooses among them"
-
-
-@pytest.mark.parametrize(
-    ("given", "reason"),
-    [
-        ("wait", "Wrong.actions failed: TypeError: actions has to return names"),
-        ([1], "Wrong.actions failed: TypeError"),
-    ],
-)
-def test_what_is_no_list_of_names_is_a_fault_of_the_agents(make, given, reason):
-    rollout, emitted = make(
-        type("Wrong", (CommandAgent,), {"actions": lambda self, observation: given})()
-    )
-    rollout.step()
-    (dropped,) = [event for event in emitted if isinstance(event, events.EpisodeDropped)]
-    assert dropped.reason.startswith(reason)
