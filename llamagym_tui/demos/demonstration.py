@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from llamagym_tui.errors import DemoFileError
 from llamagym_tui.game.agent_base import AgentBase, prompt_sha256
@@ -18,13 +19,12 @@ from llamagym_tui.game.chat import (
     user,
     with_actions,
 )
+from llamagym_tui.protocol.events import EpisodeCorrected
 
 SCHEMA = 1
 """Version of the form of a line; it goes up with every change that an older reader would misread."""
 MOST_LINE = 16 * 2**20
 """Bytes in which a demonstration and its line's end have to fit."""
-MOST_DEEP = 50
-"""Depth to which an action or an argument of the environment may be nested."""
 
 
 class PlayedTurn(NamedTuple):
@@ -40,7 +40,7 @@ class PlayedTurn(NamedTuple):
     reward: float
 
 
-class Demonstration(Struct, frozen=True, kw_only=True):
+class Demonstration(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One finished episode, with what is needed to train on it and to know where it came from."""
 
     messages: list[ChatMessage]
@@ -67,12 +67,12 @@ class Demonstration(Struct, frozen=True, kw_only=True):
     """Digest of the system prompt."""
     recorded_at: str
     """UTC, ISO 8601 with Z."""
-    schema: int = SCHEMA
-    replaced_replies: dict[int, str] | UnsetType = UNSET
+    schema: int = msgspec.field(default_factory=lambda: SCHEMA)  # written, too
+    replaced_replies: dict[int, str] = {}
     """The model's own replies in the turns (counted from 0) in which a person acted in its place; only those turns are
-    trained on. Absent: one player took all turns."""
-    admissible: list[list[str] | None] | UnsetType = UNSET
-    """Names of the admissible actions of each turn, None for all; absent if all were admissible in every turn."""
+    trained on. Empty: one player took all turns."""
+    admissible: list[list[str] | None] = []
+    """Names of the admissible actions of each turn, None for all; empty if all were admissible in every turn."""
 
     @classmethod
     def of(
@@ -87,7 +87,7 @@ class Demonstration(Struct, frozen=True, kw_only=True):
         recorded_at: datetime,
         seed: int | None = None,
         model: str | None = None,
-        replaced_replies: dict[int, str] | UnsetType = UNSET,
+        replaced_replies: Mapping[int, str] = MappingProxyType({}),
     ) -> "Demonstration":
         """An episode that has just ended; its length, return and digest are computed from the arguments."""
         admissible = [None if turn.admissible is None else list(turn.admissible) for turn in turns]
@@ -105,9 +105,42 @@ class Demonstration(Struct, frozen=True, kw_only=True):
             source=source,
             model=model,
             prompt_sha256=prompt_sha256(prompt),
-            recorded_at=utc_timestamp(recorded_at),
-            replaced_replies=replaced_replies,
-            admissible=admissible if any(admissible) else UNSET,
+            recorded_at=f"{recorded_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
+            replaced_replies=dict(replaced_replies),
+            admissible=admissible if any(admissible) else [],
+        )
+
+    @classmethod
+    def of_correction(
+        cls,
+        agent: AgentBase,
+        agent_name: str,
+        episode: EpisodeCorrected,
+        *,
+        model: str,
+        recorded_at: datetime,
+    ) -> "Demonstration":
+        """An episode in which a person had the wheel; the model's own replies need not name an action."""
+        turns: list[PlayedTurn] = []
+        replaced: dict[int, str] = {}
+        for number, turn in enumerate(episode.turns):
+            admissible = episode.admissible[number] if episode.admissible else None
+            reading = agent.read(turn.reply)
+            action = turn.action if reading.failed else reading.action
+            observation = episode.observations[number]
+            turns.append(PlayedTurn(observation, admissible, turn.reply, action, turn.reward))
+            if turn.replaced is not None:
+                replaced[number] = turn.replaced
+        return cls.of(
+            agent,
+            agent_name,
+            episode.started.system_prompt,
+            turns,
+            end=episode.finished.end,
+            source="correction",
+            recorded_at=recorded_at,
+            model=model,
+            replaced_replies=replaced,
         )
 
     @property
@@ -118,25 +151,9 @@ class Demonstration(Struct, frozen=True, kw_only=True):
         return self.messages[0]["content"]
 
     @property
-    def observations(self) -> list[str]:
-        """The user messages, turn by turn."""
-        return [message["content"] for message in self.messages if message["role"] == "user"]
-
-    @property
     def replies(self) -> list[str]:
         """The assistant messages, turn by turn."""
         return [message["content"] for message in self.messages if message["role"] == "assistant"]
-
-    @property
-    def corrected(self) -> dict[int, str]:
-        """The `replaced_replies`; empty if there are none."""
-        return self.replaced_replies or {}
-
-    def admissible_in(self, turn: int) -> list[str] | None:
-        """Names of the admissible actions of a turn, counted from 0; None for all."""
-        if not self.admissible or turn >= len(self.admissible):
-            return None
-        return self.admissible[turn]
 
     @property
     def lesson(self) -> Conversation:
@@ -144,10 +161,10 @@ class Demonstration(Struct, frozen=True, kw_only=True):
 
         If a person corrected the episode, the model's own replies in the other turns have a weight of 0.
         """
-        lesson = with_actions(self.messages, self.admissible or ())
-        if self.corrected:
+        lesson = with_actions(self.messages, self.admissible)
+        if self.replaced_replies:
             for turn, index in enumerate(_reply_indices(lesson)):
-                if turn not in self.corrected:
+                if turn not in self.replaced_replies:
                     lesson[index] = {**lesson[index], "weight": 0}
         return lesson
 
@@ -157,7 +174,7 @@ class Demonstration(Struct, frozen=True, kw_only=True):
         lesson = self.lesson
         reply_indices = _reply_indices(lesson)
         found = []
-        for turn, models_reply in sorted(self.corrected.items()):
+        for turn, models_reply in sorted(self.replaced_replies.items()):
             index = reply_indices[turn]
             persons_reply = lesson[index]["content"]
             if persons_reply != models_reply:
@@ -179,11 +196,6 @@ def conversation(prompt: str, turns: Iterable[PlayedTurn]) -> Conversation:
     return messages
 
 
-def utc_timestamp(now: datetime) -> str:
-    """A moment, which knows its time zone, in the form of `recorded_at`."""
-    return now.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
 def encode(demo: Demonstration) -> bytes:
     """A demonstration as one line of JSON without its line end; NumPy numbers become plain ones.
 
@@ -200,30 +212,13 @@ def encode(demo: Demonstration) -> bytes:
 
 
 def decode(line: bytes) -> Demonstration:
-    """The demonstration in a line; raises ValueError if it is not such JSON, or too long, or nested too deep."""
+    """The demonstration in a line; raises ValueError if it is no such JSON, or too long or nested too deep."""
     if len(line) >= MOST_LINE:
         raise ValueError(f"it has over {MOST_LINE:,} bytes")
     try:
-        demo = msgspec.json.decode(line, type=Demonstration)
+        return msgspec.json.decode(line, type=Demonstration)
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
-    level: list[Any] = [*demo.env_kwargs.values(), *demo.actions]
-    for _ in range(MOST_DEEP):
-        level = _inner_values(level)
-    if level:
-        raise ValueError(f"a value is nested deeper than {MOST_DEEP}")
-    return demo
-
-
-def _inner_values(values: Iterable[Any]) -> list[Any]:
-    """The values inside lists and objects, one level deep."""
-    inner: list[Any] = []
-    for value in values:
-        if isinstance(value, dict):
-            inner.extend(value.values())
-        elif isinstance(value, list):
-            inner.extend(value)
-    return inner
 
 
 def readable(line: bytes) -> Demonstration | None:
