@@ -17,12 +17,12 @@ from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.opponents import Seat
 
 if TYPE_CHECKING:
-    from llamagym_tui.config import Mode
     from llamagym_tui.demos.demonstration import PlayedTurn
     from llamagym_tui.engine.policy.policy import Policy
     from llamagym_tui.engine.policy.sampler import Reply
     from llamagym_tui.game.actions import ActionReading
     from llamagym_tui.game.agent_base import AgentBase
+    from llamagym_tui.settings import Mode
     from llamagym_tui.trainer.rollout.failures import Notices
     from llamagym_tui.trainer.rollout.spectator import Spectator
 
