@@ -61,11 +61,11 @@ def test_the_penalty_is_the_best_one_for_each_value() -> None:
     noise = torch.randn(200, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     smooth = torch.sin(6 * place)
     values = torch.stack([smooth, smooth / 4 + noise], dim=1)
-    kernel = (-(place[:, None] - place[None]).square() / 0.02).exp()
+    kernel = (-(place[:, None] - place[None]).square() / 0.0005).exp()
 
     errors = foretelling.errors(
         kernel, values, torch.ones(200, dtype=torch.bool), torch.arange(200) % foretelling.FOLDS
     )
 
     assert float(errors[:, 0].mean()) < 0.01
-    assert float(errors[:, 1].mean()) < 1.1  # by the smallest penalty it would be far above
+    assert float(errors[:, 1].mean()) < 1.2  # 1.75 by the smallest penalty
