@@ -14,8 +14,8 @@ from llamagym_tui.app.personal import PersonalApp
 from llamagym_tui.protocol.events import AnyEvent, EpisodeCorrected, WarmStartEvaluated
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.setup.run_agent import RunAgent
-from llamagym_tui.state.reduce import comparison_text
 from llamagym_tui.state.run import RunState
+from llamagym_tui.state.texts import comparison_text
 
 if TYPE_CHECKING:
     from llamagym_tui.screens.demos.recording import DemoRecorder

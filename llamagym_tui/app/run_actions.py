@@ -57,7 +57,7 @@ class PastRunActions(PersonalApp):
     def make_replay(self, run_dir: str | Path) -> ReplayScreen:
         """The replay screen of a recorded run. Raises RunStoreError if the folder holds no run."""
         from llamagym_tui.screens.past_runs.replay import ReplayScreen
-        from llamagym_tui.state.replay import Recording
+        from llamagym_tui.state.history import Recording
 
         recording = Recording(run_dir)
         self._agent = RunAgent(recording.config.agent, config=recording.config, may_run_code=False)

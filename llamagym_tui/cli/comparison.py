@@ -18,8 +18,8 @@ from llamagym_tui.protocol.literal import echo, echo_json
 from llamagym_tui.returns import counted, evaluated_return, with_unit
 from llamagym_tui.screens.policy_map.mapped_policy import compared_maps
 from llamagym_tui.setup.catalog import agent_name
-from llamagym_tui.state.comparison import compared_text, unread_text
 from llamagym_tui.state.prompts import words
+from llamagym_tui.state.texts import compared_text, unread_text
 from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.probes.map_policy import PolicyMapper
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts

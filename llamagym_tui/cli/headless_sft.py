@@ -11,7 +11,7 @@ from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import AnyCommand, Evaluate, Pause, Stop, WarmStart
 from llamagym_tui.protocol.literal import echo, echo_json
 from llamagym_tui.returns import evaluated_return
-from llamagym_tui.state.reduce import warm_start_text
+from llamagym_tui.state.texts import warm_start_text
 
 FACTS = (
     "episodes",

@@ -13,7 +13,7 @@ from typing import Any, Self, TextIO
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.literal import echo, one_line
 from llamagym_tui.returns import RECENT, counted, left_text
-from llamagym_tui.state.reduce import measured_text, progress_text, warm_start_text
+from llamagym_tui.state.texts import measured_text, progress_text, warm_start_text
 
 LINE_EVERY_S = 10.0
 """Seconds between two lines without a terminal."""

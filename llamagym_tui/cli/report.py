@@ -32,9 +32,9 @@ from llamagym_tui.screens.widgets.chart import nice_ticks
 from llamagym_tui.screens.widgets.numbers import baselines, plain, tick_labels
 from llamagym_tui.state.history import History
 from llamagym_tui.state.prompts import played_by
-from llamagym_tui.state.reduce import warm_start_text
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.run_summary import RunSummary, differences, summarised
+from llamagym_tui.state.texts import warm_start_text
 from llamagym_tui.state.transcript import Fact, ReplySoFar
 from llamagym_tui.user_files import file_text, replace_file
 

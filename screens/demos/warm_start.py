@@ -25,30 +25,45 @@ from llamagym_tui.screens.widgets.dialogs import CautiousDialog, ConfirmDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import number, plain, spark
-from llamagym_tui.state.reduce import comparison_text
 from llamagym_tui.state.run import RunState
-from llamagym_tui.state.warm_start import Stage, WarmStartState
+from llamagym_tui.state.texts import comparison_text
+from llamagym_tui.state.texts import warm_start_text as finished_text
 
 Method = Literal["sft", "dpo"]
 CURVE = 60
 """Cells of the loss curve at most."""
 
 
-def warm_start_text(warm_start: WarmStartState, width: int, unit: str) -> Content:
-    if warm_start.stage is Stage.NONE:
-        return Content("")
-    lead = [] if warm_start.under_way else [Content("")]  # a gap below the list of files
-    parts = [*lead, Content.styled(_stage(warm_start), "bold")]
-    if warm_start.stage is Stage.REFUSED:
-        parts.append(Content.styled(literal(warm_start.detail), "$text-error"))
-    elif warm_start.detail:
-        parts.append(Content.styled(one_line(warm_start.detail), ASIDE))
-    if warm_start.steps:
-        parts.append(Content(f"step {warm_start.step:,} of {warm_start.steps:,}"))
-        parts.append(_curve(warm_start, width))
-    if warm_start.evaluated:
-        parts += [Content(""), Content(one_line(comparison_text(warm_start.evaluated, unit)))]
+def warm_start_text(state: RunState, width: int) -> Content:
+    """The training that is under way, or the last one; empty if there was none."""
+    training = state.warm_start
+    parts = [Content.styled(_stage(state), "bold")]
+    if state.is_warm_starting and state.detail:
+        parts.append(Content.styled(one_line(state.detail), ASIDE))
+    if training.refused:
+        parts.append(Content.styled(literal(training.refused), "$text-error"))
+    if training.losses:
+        tail = f" loss {plain(training.losses[0])} → {plain(training.losses[-1])}"
+        curve = spark(training.losses, max(1, min(CURVE, width - len(tail))))
+        parts.append(Content.assemble((curve, "$primary"), (tail, ASIDE)))
+    if training.evaluated:
+        text = comparison_text(training.evaluated, state.return_unit)
+        parts += [Content(""), Content(one_line(text))]
     return Content("\n").join(parts)
+
+
+def _stage(state: RunState) -> str:
+    training = state.warm_start
+    if training.refused:
+        return "refused; nothing was trained"
+    if state.is_warm_starting:
+        if training.result is not None:
+            return "trained; now the evaluation"
+        cancelled = ", to be cancelled" if state.pending.of(CancelWarmStart) is not None else ""
+        return ("training" if state.phase == "warm_starting" else "requested") + cancelled
+    if training.result is not None:
+        return finished_text(training.result)
+    return "the session ended before the training did" if training.losses else ""
 
 
 def question(facts: DemonstrationsRead, method: Method) -> Content:
@@ -84,38 +99,6 @@ def _offer(offer: Offer, chosen: bool) -> Content:
         head,
         f": {counted(offer.facts.episodes, 'episode')}, mean return {number(offer.mean_return, 3)}",
     )
-
-
-def _stage(warm_start: WarmStartState) -> str:
-    stage = warm_start.stage
-    if warm_start.cancelling and stage in (Stage.REQUESTED, Stage.TRAINING):
-        return f"{stage.name.lower()}, to be cancelled"
-    words = {
-        Stage.REQUESTED: "requested; first the evaluation" if warm_start.evaluates else "requested",
-        Stage.TRAINING: "training",
-        Stage.EVALUATING: "trained; now the evaluation",
-        Stage.REFUSED: "refused; nothing was trained",
-    }
-    return words.get(stage) or _over(warm_start)
-
-
-def _over(warm_start: WarmStartState) -> str:
-    result = warm_start.result
-    if result is None:
-        return "the session ended before the training did"
-    stats = result.stats
-    how = "cancelled" if stats.cancelled else "done"
-    what = "episodes" if result.method == "sft" else "preference pairs"
-    return f"{how}: {stats.steps:,} steps on {stats.demonstrations:,} {what} in {stats.elapsed_s:,.0f} s"
-
-
-def _curve(warm_start: WarmStartState, width: int) -> Content:
-    losses = warm_start.losses
-    if not losses:
-        return Content("")
-    tail = f" loss {plain(losses[0])} → {plain(losses[-1])}"
-    room = max(1, min(CURVE, width - len(tail)))
-    return Content.assemble((f"{spark(losses, room):<{room}}", "$primary"), (tail, ASIDE))
 
 
 EPISODES = 300
@@ -198,8 +181,8 @@ class WarmStartDialog(ModalScreen[None]):
             return  # It opens, or it was left while a thread was at work.
         width = max(20, self.query_one(VerticalScroll).content_size.width)
         self.query_one("#offers", Static).update(self._offers_text())
-        self.query_one("#offers", Static).display = not state.warm_start.under_way
-        stage = warm_start_text(state.warm_start, width, state.return_unit)
+        self.query_one("#offers", Static).display = not state.is_warm_starting
+        stage = warm_start_text(state, width)
         if state.failure:
             again = f"{key_of(self.app, 'restart', 'r')} starts the trainer again."
             stage += Content.styled(f"\n{literal(state.failure)} {again}", "$text-error")
@@ -226,23 +209,15 @@ class WarmStartDialog(ModalScreen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """One training at a time, on a file without faults."""
-        training = self._state.warm_start
-        match action:
-            case "begin":
-                able = self._state.live and self._state.run is not None and not training.under_way
-                facts = self._chosen.facts if self._chosen else None
-                return (
-                    True
-                    if able and facts and (self._method == "sft" or facts.preferences)
-                    else None
-                )
-            case "cancel":
-                return (
-                    True
-                    if training.under_way and not training.cancelling and training.result is None
-                    else None
-                )
-        return True
+        state, able = self._state, True
+        if action == "begin":
+            facts = self._chosen.facts if self._chosen else None
+            has_data = facts is not None and (self._method == "sft" or facts.preferences > 0)
+            able = has_data and state.live and state.run is not None and not state.is_warm_starting
+        if action == "cancel":
+            is_asked = state.pending.of(CancelWarmStart) is not None
+            able = state.is_warm_starting and state.warm_start.result is None and not is_asked
+        return True if able else None
 
     def action_choose(self) -> None:
         if self._offers:

@@ -17,7 +17,7 @@ from textual.widgets import Input, TextArea
 
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
-from llamagym_tui.state.replay import Recording, ReplayPlayer, clock_text
+from llamagym_tui.state.history import Recording, ReplayPlayer, clock_text
 from llamagym_tui.state.run import RunState
 
 PLAYED, HERE, AHEAD = "━", "●", "─"

@@ -24,9 +24,9 @@ from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.look import ASIDE, drawing_content
 from llamagym_tui.screens.widgets.numbers import number, share
-from llamagym_tui.state.comparison import difference_text
 from llamagym_tui.state.prompts import played_by
 from llamagym_tui.state.run import RunState
+from llamagym_tui.state.texts import difference_text
 
 MOST_NAMED = 4
 """The number of probable actions that are named."""

@@ -27,23 +27,22 @@ from llamagym_tui.state.transcript import ReplySoFar
 def allowed(action: str, state: RunState, parameters: tuple[object, ...] = ()) -> bool | None:
     """True if an action can be done now, None if its key is dim."""
     able = state.live and state.run is not None and not state.stopping
-    watching = state.watching
     match action:
         case "evaluate":
             able = able or bool(state.evaluations or state.comparison)
         case "checkpoint":
-            able = able and not state.pending.checkpoint
+            able = able and state.pending.of(SaveCheckpoint) is None
         case "roll_back":
-            able = able and not state.pending.roll_back
+            able = able and state.pending.of(RollBack) is None
         case "advance":
             able = (
                 able
-                and watching.step_requested is None
+                and state.pending.of(Step) is None
                 and (parameters == ("turn",) or state.mode == "train")
             )
         case "pace":
-            other = watching.slower() if parameters == ("slower",) else watching.faster()
-            able = able and other != watching.turn_s_intended
+            other = state.slower if parameters == ("slower",) else state.faster
+            able = able and other != state.turn_s_intended
         case "view":
             able = state.view.drawn is not None or (state.run is not None and state.run.draws)
         case "inspect":
@@ -99,9 +98,7 @@ class PlaygroundActions(Screen[None]):
 
     def action_pace(self, way: Literal["slower", "faster"]) -> None:
         def pace(state: RunState) -> SetPace:
-            return SetPace(
-                turn_s=state.watching.slower() if way == "slower" else state.watching.faster()
-            )
+            return SetPace(turn_s=state.slower if way == "slower" else state.faster)
 
         self.post_message(CommandAsked(pace))
 
@@ -109,7 +106,7 @@ class PlaygroundActions(Screen[None]):
         """Watch another environment."""
 
         def other(state: RunState) -> Watch:
-            return Watch(env=(state.watching.env_intended + by) % max(state.n_envs, 1))
+            return Watch(env=(state.env_intended + by) % max(state.n_envs, 1))
 
         self.post_message(CommandAsked(other))
 
@@ -160,5 +157,6 @@ class PlaygroundActions(Screen[None]):
         can_come = state.live and state.run is not None and state.run.draws
         is_there = can_come or state.view.drawn is not None
         self.query("StateDrawing").set_class(wanted and is_there, "-shown")
-        if can_come and wanted != state.view.requested:
+        asked = state.pending.of(DrawStates)
+        if can_come and wanted != (asked is not None and asked.on):
             self.post_message(CommandAsked(DrawStates(on=wanted)))

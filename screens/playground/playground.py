@@ -364,7 +364,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         conversation = self.query_one(ConversationView)
         if not state.transcript.entries:
             conversation.placeholder = waiting_text(state, key_of(self.app, "table", "h"))
-        conversation.shows_newest = bool(state.watching.turn_s)
+        conversation.shows_newest = bool(state.turn_s)
         conversation.show(state.transcript.entries)
         panels.banner.show(state)
         self._fit(state, panels.map)
@@ -375,12 +375,12 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         self.show_drawing()
         stage = (
             state.live,
-            state.pause_intended,
-            state.mode_intended,
+            state.phase == "paused",
+            state.mode,
             state.run is None,
             bool(state.failure),
         )
-        keys = (*stage, state.pending, state.watching, state.view.drawn is None)
+        keys = (*stage, state.pending, state.turn_s, state.view.drawn is None)
         if keys != self._keys:
             self._keys = keys
             self.refresh_bindings()

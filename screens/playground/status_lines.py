@@ -8,6 +8,14 @@ from typing import Literal, NamedTuple, get_args
 from textual.content import Content
 from textual.widgets import Static
 
+from llamagym_tui.protocol.commands import (
+    ComparePrompts,
+    Evaluate,
+    LetGo,
+    RollBack,
+    SaveCheckpoint,
+    SetSystemPrompt,
+)
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import counted
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy, changed_choices
@@ -15,14 +23,19 @@ from llamagym_tui.screens.widgets.key_bar import KeyOf, key_of
 from llamagym_tui.screens.widgets.look import own_styles
 from llamagym_tui.screens.widgets.numbers import BAR, bar
 from llamagym_tui.screens.widgets.run_header import StateText, doing_text
+from llamagym_tui.state.reduce import watched_text
 from llamagym_tui.state.run import RunState
-from llamagym_tui.state.watching import FIRST, watched_text
-from llamagym_tui.state.wheel import wheel_texts
 
 Tone = Literal["-error", "-warning", "-note"]
 """The weight of a sentence; the name of a style class."""
 COLLECTING = "collecting turns"
 """What the trainer calls the time between two updates."""
+ASKED = {
+    SaveCheckpoint: "a checkpoint",
+    RollBack: "a roll back",
+    SetSystemPrompt: "the new system prompt",
+}
+"""Requests in words."""
 FEWEST = 100
 """Episodes that the returns before and after a prompt edit need to be compared."""
 FOLLOWED = 0.1
@@ -57,7 +70,10 @@ def sentences(state: RunState, key: KeyOf) -> list[Sentence]:
         ends = "writes its checkpoint and ends" if state.is_kept else "ends"
         return [Sentence(f"The trainer {ends}. {leave} again leaves at once.", "-note")]
     found = [Sentence(state.collapse, "-error")] if state.collapse else []
-    found += [Sentence(text, "-warning") for text in wheel_texts(state.wheel, key)]
+    if state.wheel is not None and state.pending.of(LetGo) is None:
+        waits = "; the run waits for your action" if state.awaited is not None else ""
+        where = f"YOU HAVE THE WHEEL of environment {state.wheel.env + 1:,}{waits}"
+        found.append(Sentence(f"{where}. {key('wheel', 'w')} goes back to it.", "-warning"))
     if state.mode == "inference":
         text = f"Inference: nothing is trained. {key('mode', 't')} trains again."
         found.append(Sentence(text, "-warning"))
@@ -66,7 +82,7 @@ def sentences(state: RunState, key: KeyOf) -> list[Sentence]:
         turn = "A period" if turn == "." else turn
         steps = f"{turn} makes one turn, {key('advance.update', 'u')} one update."
         found.append(Sentence(f"Paused. {key('pause', 'space')} resumes. {steps}", "-note"))
-    if state.warm_start.under_way:
+    if state.is_warm_starting:
         text = f"A warm start is under way. {key('warm_start', 'f')} shows it."
         found.append(Sentence(text, "-note"))
     return found + [Sentence(text, "-note") for text in _pending(state)]
@@ -78,16 +94,11 @@ def _pending(state: RunState) -> Iterator[str]:
     if state.phase == "evaluating":
         yield f"Evaluating: {state.detail or 'starting'}. The run goes on afterwards."
     asked = [f"{name} {value}" for name, value in pending.settings.items()]
-    if state.mode_requested not in (None, state.mode):
-        asked.append(f"{state.mode_requested} mode")
-    if pending.evaluation is not None and state.phase != "evaluating":
+    if state.mode_intended != state.mode:
+        asked.append(f"{state.mode_intended} mode")
+    if state.phase != "evaluating" and pending.of(Evaluate, ComparePrompts) is not None:
         asked.append("an evaluation")
-    if pending.checkpoint:
-        asked.append("a checkpoint")
-    if pending.roll_back:
-        asked.append("a roll back")
-    if state.prompt_requested is not None:
-        asked.append("the new system prompt")
+    asked += [words for kind, words in ASKED.items() if pending.of(kind) is not None]
     if asked:
         yield f"Pending: {', '.join(asked)}."
     if state.prompt_awaits_reset and state.prompt_requested is None:
@@ -236,19 +247,17 @@ class WatchLine(StateText):
         self.display = bool(self._parts())
 
     def _parts(self) -> list[str]:
-        watching, parts = self.state.watching, list[str]()
-        if not self.state.live:
+        state, parts = self.state, list[str]()
+        if not state.live:
             return parts
-        now = watching.now
-        if now != FIRST or watching.requested is not None:
-            what = watched_text(now, self.state.n_envs)
-            requested = watching.requested
-            parts.append(what if requested is None else f"{what} → {requested.env + 1:,}?")
-        speed = f"{watching.turn_s:g} s a turn" if watching.turn_s else "full speed"
-        if watching.turn_s_requested is not None:
-            to = watching.turn_s_requested
+        if state.env_intended != state.env:
+            parts.append(f"{watched_text(state)} → {state.env_intended + 1:,}?")
+        elif state.env:
+            parts.append(watched_text(state))
+        speed = f"{state.turn_s:g} s a turn" if state.turn_s else "full speed"
+        if (to := state.turn_s_intended) != state.turn_s:
             parts.append(f"{speed} → {f'{to:g} s' if to else 'full speed'}?")
-        elif watching.turn_s:
+        elif state.turn_s:
             parts.append(f"{speed}, {key_of(self.app, 'pace.faster', '+')} faster")
         return parts
 

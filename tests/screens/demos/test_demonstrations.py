@@ -139,7 +139,7 @@ async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeAp
         await reaches(pilot, WarmStartDialog)
         assert client.sent == []
         await pilot.press("enter", "y")
-        await sees(pilot, "requested; first the evaluation")
+        await sees(pilot, "requested")
         assert client.sent == [WarmStart(sft_data=str(path), episodes=300)]
         client.emit(PhaseChanged(phase="warm_starting", detail="loading TRL"))
         client.emit(

@@ -111,7 +111,7 @@ async def test_keys_that_need_a_trainer_are_dim_and_do_nothing(app: LlamaGymApp)
         await pilot.pause()
         assert isinstance(app.screen, ReplayScreen)
         assert app.run_state is not None
-        assert app.run_state.mode_requested is None
+        assert not app.run_state.pending.commands
 
 
 async def test_a_failed_run_is_told_as_what_was_and_leaves_a_clean_exit(tmp_path: Path):

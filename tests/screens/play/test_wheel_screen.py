@@ -200,7 +200,7 @@ async def test_who_does_not_wait_for_the_trainer_finds_the_wheel_again(make_app:
         await pilot.press("escape")
         await sees(pilot, "LETTING GO")
         await pilot.press("escape")
-        await sees(pilot, "The wheel is let go as soon as the trainer confirms it.")
+        await until(pilot, lambda: not isinstance(pilot.app.screen, WheelScreen), "the playground")
         await pilot.press("w")
         await sees(pilot, "LETTING GO")
         client.emit(WheelLetGo())

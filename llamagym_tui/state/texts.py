@@ -1,11 +1,20 @@
-"""Comparisons on the same seeds in words: which actions are taken more often, what that earns, and how sure it is."""
+"""Results of a run in words: evaluations, warm starts, measured settings, and comparisons on the same seeds."""
 
 from collections.abc import Sequence
 
-from llamagym_tui.config import MOST_UNREAD
+from llamagym_tui.config import MOST_UNREAD, RunConfig, flat
+from llamagym_tui.protocol import events
 from llamagym_tui.protocol.events import PromptsCompared, RunStarted
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import MeanReturn, counted, margin, plus_minus, with_unit
+from llamagym_tui.returns import (
+    MeanReturn,
+    counted,
+    evaluated_return,
+    left_text,
+    margin,
+    plus_minus,
+    with_unit,
+)
 from llamagym_tui.state.prompts import Versions, named
 
 
@@ -64,3 +73,53 @@ def prompts_text(found: PromptsCompared, versions: Versions, run: RunStarted | N
     actions = run.action_names if run else []
     unit = run.return_unit if run else ""
     return f"At update {found.a.update or 0:,} {compared_text(found, actions, unit, a, b)}"
+
+
+def evaluation_text(event: events.EvaluationFinished, unit: str) -> str:
+    """The result of an evaluation, as one line."""
+    mean = evaluated_return(event)
+    how = "greedy" if event.greedy else "sampled"
+    within = f"; 95 % interval {mean.interval_text}" if mean.episodes > 1 else ""
+    played = counted(mean.episodes, f"{how} episode")
+    return f"Evaluation: mean return {with_unit(mean.text, unit)} over {played}{within}"
+
+
+def warm_start_text(event: events.WarmStartFinished) -> str:
+    """A warm start in one line."""
+    what = "demonstration" if event.method == "sft" else "preference pair"
+    stats = event.stats
+    how = "cancelled after" if stats.cancelled else "trained in"
+    return (
+        f"{counted(stats.demonstrations, what)}, {how} {counted(stats.steps, 'step')} "
+        f"and {stats.elapsed_s:,.0f} s; loss {stats.first_loss:.3f} → {stats.last_loss:.3f}"
+    )
+
+
+def comparison_text(event: events.WarmStartEvaluated, unit: str = "") -> str:
+    """The change by a warm start, in one line."""
+    before = event.before
+    after = event.after
+    if not before.episodes or not after.episodes:
+        return f"Before and after the warm start cannot be compared: no episode ended in {before.elapsed_s:,.0f} s"
+    played = f"{before.episodes:,} and {after.episodes:,} sampled episodes"
+    if before.episodes == after.episodes:
+        played = f"{counted(before.episodes, 'sampled episode')} each"
+    return (
+        f"Warm start: parse failures {before.parse_failure_rate:.1%} → {after.parse_failure_rate:.1%}, mean return "
+        f"{evaluated_return(before).text} → {with_unit(evaluated_return(after).text, unit)}, over {played}"
+    )
+
+
+def measured_text(event: events.SettingsMeasured) -> str:
+    """The settings that the first batch has changed, with the reasons, as one line; one that it has not, if all are."""
+    usual = flat(RunConfig(agent="", run_dir=""))
+    reasons = list(event.reasons.values())
+    of_changed = [
+        why for name, why in event.reasons.items() if event.values.get(name) != usual.get(name)
+    ]
+    return "; ".join(of_changed or reasons[:1])
+
+
+def progress_text(event: events.Progressed) -> str:
+    """Progress as ``reading prompts: 34 of 128, 8 s left``."""
+    return f"{event.doing}: {event.done:,} of {event.total:,}{left_text(event.left_s)}"
