@@ -170,7 +170,7 @@ async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeAp
                 ),
             )
         )
-        await sees(pilot, "cancelled: 2 steps on 3 episodes in 3 s")
+        await sees(pilot, "3 demonstrations, cancelled after 2 steps and 3 s; loss 2.500 → 0.500")
 
 
 async def test_m_trains_on_a_persons_corrections_and_only_where_there_are_some(
