@@ -262,8 +262,7 @@ class Actions(Leaving):
 
         with self.errors_shown():
             game = self.recorder.table(self._active_prompt, against_model=self._state.live)
-            hint = self.recorder.policy_hint
-            self.push_screen(HumanTableScreen(game, self._agent.title, hint, self._state))
+            self.push_screen(HumanTableScreen(game, self._agent.title, self._state))
 
     def action_demonstrations(self) -> None:
         from llamagym_tui.screens.demos.demonstrations import DemonstrationsScreen

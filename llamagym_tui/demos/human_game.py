@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from llamagym_tui.demos.demonstration import Demonstration, PlayedTurn, conversation
 from llamagym_tui.demos.files import DemoWriter
-from llamagym_tui.errors import RAISED, EnvError
+from llamagym_tui.errors import EnvError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, user, with_actions
 from llamagym_tui.game.choices import OfferedAction, choices, worded
@@ -26,7 +26,7 @@ from llamagym_tui.game.environment import (
     with_kwargs,
 )
 from llamagym_tui.game.game import Game
-from llamagym_tui.game.observed import Observed, action_named, expert_action, names_by_turn
+from llamagym_tui.game.observed import Observed, action_named, names_by_turn
 from llamagym_tui.protocol.events import (
     End,
     EpisodeFinished,
@@ -142,11 +142,6 @@ class HumanGame:
         return (self._seed, len(self.returns), len(self._turns), len(self._models))
 
     @property
-    def has_expert(self) -> bool:
-        """True if the agent has a scripted expert."""
-        return type(self._agent).expert is not AgentBase.expert
-
-    @property
     def game(self) -> Game:
         """The game; the first call makes its environment. Raises EnvError if no keys can play it."""
         if self._game is None:
@@ -250,17 +245,6 @@ class HumanGame:
         if not self.awaits_model:
             self.transcript = self.transcript.after(self._shown())
         return False
-
-    def hint(self) -> str:
-        """The name of the expert's action in this state; empty if there is none."""
-        if self.over or self.awaits_model or not self.has_expert:
-            return ""
-        state = self.game.outcome
-        try:
-            action = expert_action(self._agent, state.observation, state.info, self.game.env)
-        except RAISED:  # a user's own code
-            return ""
-        return "" if action is None else self._agent.action_name(action)
 
     def close(self) -> None:
         if self._game is not None:

@@ -1,8 +1,7 @@
 """The conversation as rows, a turn or a notice each: on one line, and in full. Every text is literal."""
 
-import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple, assert_never
 
@@ -68,10 +67,6 @@ class Row(NamedTuple):
         replies = (each.fact for each in self.entries if isinstance(each.fact, ReplySoFar))
         return next(replies, None)
 
-    def has(self, pattern: re.Pattern[str]) -> bool:
-        """True if the observation, the reply, the action or the notice matches."""
-        return any(pattern.search(text) for each in self.entries for text in _searched(each.fact))
-
 
 def rows_of(entries: Sequence[Entry], before: list[Row]) -> list[Row]:
     """The rows of a conversation; rows of `before` that have not changed are taken over."""
@@ -107,15 +102,6 @@ def _turn_of(fact: Fact) -> tuple[int, int] | None:
             return None
         case _:
             return fact.episode, fact.turn
-
-
-def _searched(fact: Fact) -> Iterator[str]:
-    match fact:
-        case ObservationShown() | ReplySoFar() | Notice():
-            yield fact.text
-        case TurnFinished():
-            yield fact.words
-            yield fact.action_name
 
 
 # One line

@@ -11,7 +11,6 @@ from llamagym_tui.demos.training_data import shipped, training_data, training_fa
 from llamagym_tui.demos.watched_episode import WatchedEpisode, as_demonstration
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.events import DemonstrationsRead, EpisodeCorrected
-from llamagym_tui.screens.play.table import PolicyHint
 from llamagym_tui.setup.run_agent import RunAgent
 
 
@@ -38,7 +37,6 @@ class DemoRecorder:
         self._next_seed = next_seed
         self._writer: DemoWriter | None = None
         self.game: HumanGame | None = None
-        self.policy_hint = PolicyHint()
 
     @property
     def writer(self) -> DemoWriter:

@@ -9,7 +9,6 @@ from textual.binding import Binding
 from textual.containers import Container, Vertical
 from textual.events import Resize
 from textual.keys import format_key
-from textual.widgets import Input
 
 from llamagym_tui import user_files
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode
@@ -408,8 +407,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
                     return False
             case "unmark":
                 return self.marked is not None
-            case "roll_back" if isinstance(self.focused, Input):
-                return False  # It would stand next to the keys of a search.
             case _:
                 return allowed(action, state, parameters)
         return True if state.live and state.run is not None else None
