@@ -330,8 +330,7 @@ class Session:
                 self._turn_s = turn_s
                 self._emit(events.PaceChanged(turn_s=turn_s))
             case commands.Watch(env=env):
-                rollout.spectator.watch(env)
-                rollout.keep_wheel_in_view()
+                rollout.watch(env)
             case commands.TakeWheel():
                 with refusing("wheel", UsageError, EnvError):
                     rollout.take_wheel()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.learning.inspection import Earned, UsedBatch, is_clipped
+from llamagym_tui.engine.learning.figures import Earned, UsedBatch, is_clipped
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.scoring import reply_logprobs
 from llamagym_tui.engine.model.forward import Encoded
