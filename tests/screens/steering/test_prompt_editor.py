@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.state.test_comparison import comparison
 from textual.pilot import Pilot
 from textual.widgets import OptionList, TextArea
 
@@ -15,7 +16,7 @@ from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.commands import ComparePrompts, SetSystemPrompt
 from llamagym_tui.protocol.events import PromptChanged
 from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
-from llamagym_tui.screens.playground.actions import allowed
+from llamagym_tui.screens.playground.playground import allowed
 from llamagym_tui.screens.steering import prompt_editor
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor, draft_file
 from llamagym_tui.state.reduce import reduce
@@ -24,7 +25,6 @@ from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.map_events import hitting, layout_of
 from tests.screens.steps import reaches, sees, until
-from tests.state.test_comparison import comparison
 
 SMALL = (80, 24)
 EVENTS = [
