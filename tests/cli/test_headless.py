@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.state.test_warm_start import FINISHED
 
 from llamagym_tui import run_store
 from llamagym_tui.cli import headless
@@ -34,6 +33,7 @@ from llamagym_tui.setup.play_config import evaluated_config
 from llamagym_tui.trainer import builders, session
 from tests import fakes
 from tests.fake_parts import Clock, FakeBuilders, Rollout, made_up_stats
+from tests.state.test_pending import FINISHED
 
 SAMPLES = {"generation": {"policy": "generate"}}
 """So that the agent is not asked for its actions: there is none."""

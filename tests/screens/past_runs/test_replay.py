@@ -132,7 +132,7 @@ async def test_a_line_that_is_no_event_ends_the_recording(tmp_path: Path):
     with (run_dir / "events.jsonl").open("a") as file:
         file.write("nonsense\n")
     async with replay_of(run_dir).run_test(size=SIZE) as pilot:
-        await sees(pilot, "unreadable from there")
+        await until(pilot, lambda: any("Line " in text for text in notices(pilot.app)), "the fault")
         await sees(pilot, "REPLAY · train  Blackjack")
 
 
