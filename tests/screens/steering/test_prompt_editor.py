@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.state.test_comparison import comparison
+from tests.state.test_texts import comparison
 from textual.pilot import Pilot
 from textual.widgets import OptionList, TextArea
 
