@@ -27,7 +27,7 @@ FRAME_ENTRIES = 256
 """Entries of the conversation in each of them, to which one can scroll back after a jump."""
 PLAYED_EVENTS = 1_024
 """Most events that are played at a time, which takes some 20 ms; the others follow at the next tick."""
-SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
+SLOWEST, FASTEST = 0.25, 128.0
 """The speeds of a replay, in seconds of the recording for each second."""
 READ_EVENTS = 128
 """Events that are read at a time, which takes some milliseconds."""
@@ -164,7 +164,7 @@ class ReplayPlayer:
         self.playing = True
         """False while it stands still."""
         self.speed = 1.0
-        """Seconds of the recording for each second, one of `SPEEDS`."""
+        """Seconds of the recording for each second."""
         self._behind = False
         """True if events before the present time have not been played."""
         self._clock = clock
@@ -207,9 +207,8 @@ class ReplayPlayer:
         self._play_until(at_s)
 
     def change_speed(self, steps: int) -> None:
-        """Play faster or, with a negative number of steps, slower."""
-        index = SPEEDS.index(self.speed) + steps
-        self.speed = SPEEDS[min(max(index, 0), len(SPEEDS) - 1)]
+        """Play twice as fast or, with a negative number of steps, half as fast."""
+        self.speed = min(max(self.speed * 2.0**steps, SLOWEST), FASTEST)
 
     def _go_to(self, frame: Keyframe) -> None:
         """Play on from a kept state."""

@@ -15,7 +15,6 @@ from llamagym_tui.config import RunConfig, Value, flat
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.protocol import events
 from llamagym_tui.returns import (
-    MAX_GROUPS,
     RECENT,
     CurvePoint,
     MeanReturn,
@@ -155,13 +154,7 @@ def _kept(run_dir: Path) -> RunSummary | None:
         kept = msgspec.json.decode(file_content(run_dir / SUMMARY_FILE), type=RunSummary)
     except (OSError, ValueError, RecursionError):
         return None
-    series = kept.returns
-    is_sound = (
-        kept.version == VERSION
-        and series.group > 0
-        and len(series.sums) == len(series.squares) == len(series.effects) <= MAX_GROUPS
-    )
-    return kept if is_sound else None
+    return kept if kept.version == VERSION else None
 
 
 def _text(value: Any) -> str:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.state.test_texts import comparison
 from textual.pilot import Pilot
 from textual.widgets import OptionList, TextArea
 
@@ -25,6 +24,7 @@ from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.map_events import hitting, layout_of
 from tests.screens.steps import reaches, sees, until
+from tests.state.test_texts import comparison
 
 SMALL = (80, 24)
 EVENTS = [
