@@ -112,7 +112,6 @@ class HumanGame:
         """True if no episode is under way."""
         self.match: MatchAgainstModel | None = None
         """The match against the model, if there is one."""
-        """True if the agent has a scripted expert."""
 
     @property
     def score(self) -> float:
