@@ -139,6 +139,11 @@ def test_a_command_waits_for_its_answer(command: AnyCommand, answer: AnyEvent):
     [
         (InspectTurn(episode=31, turn=1), InspectTurn(episode=31, turn=2), told(31, 1)),
         (Watch(env=1), Watch(env=2), WatchChanged(env=1)),
+        (
+            SetSystemPrompt(system_prompt="first"),
+            SetSystemPrompt(system_prompt="second"),
+            PromptChanged(prompt_version=2, system_prompt="first"),
+        ),
         (Pause(), Resume(), PhaseChanged(phase="paused")),
         (TakeWheel(), LetGo(), WheelTaken(env=0, choices=[])),
     ],

@@ -15,7 +15,6 @@ from llamagym_tui.protocol.events import (
     DemonstrationsRead,
     EpisodeStarted,
     ModeChanged,
-    PhaseChanged,
     PromptChanged,
     RolledBack,
     SessionFailed,
@@ -55,13 +54,6 @@ def test_counted_episodes_move_the_counters_and_the_mean():
     assert state.recent_mean.mean == -0.5
 
 
-def test_a_mode_is_active_only_when_the_trainer_confirms_it():
-    asked = requested(started(), SetMode(mode="inference"))
-    assert (asked.mode, asked.mode_intended) == ("train", "inference")
-    confirmed = after(ModeChanged(mode="inference"), state=asked)
-    assert (confirmed.mode, confirmed.pending) == ("inference", Pending())
-
-
 def test_a_prompt_is_pending_then_confirmed_then_watched():
     asked = requested(started(), SetSystemPrompt(system_prompt="Hit below 13."))
     assert (asked.prompt_version, asked.prompt_requested) == (1, "Hit below 13.")
@@ -71,24 +63,6 @@ def test_a_prompt_is_pending_then_confirmed_then_watched():
     assert taken.prompt_awaits_reset
     new = EpisodeStarted(episode=6, system_prompt="Hit below 13.", prompt_version=2, mode="train")
     assert not after(new, state=taken).prompt_awaits_reset
-
-
-def test_the_confirmation_of_an_older_prompt_leaves_the_newer_one_pending():
-    asked = requested(
-        requested(started(), SetSystemPrompt(system_prompt="first")),
-        SetSystemPrompt(system_prompt="second"),
-    )
-    state = after(PromptChanged(prompt_version=2, system_prompt="first"), state=asked)
-    assert (state.system_prompt, state.prompt_requested) == ("first", "second")
-
-
-def test_a_pause_waits_through_an_update_for_its_confirmation():
-    state = after(PhaseChanged(phase="updating"), state=requested(started(), Pause()))
-    assert state.pause_intended
-    assert state.pending.commands
-    state = after(PhaseChanged(phase="paused"), state=state)
-    assert state.pause_intended
-    assert not state.pending.commands
 
 
 def test_the_mean_return_starts_anew_with_another_prompt_or_mode():
