@@ -4,8 +4,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-from llamagym_tui.config import Credit, LearnerName, Mode, Value, WarmStartStats
-from llamagym_tui.config import UpdateStats as UpdateStats
 from llamagym_tui.game.actions import How
 from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.inspected import (
@@ -16,6 +14,8 @@ from llamagym_tui.protocol.inspected import (
     ScoredReply,
 )
 from llamagym_tui.protocol.map_layout import MapPanel
+from llamagym_tui.settings import Credit, LearnerName, Mode, Value, WarmStartStats
+from llamagym_tui.settings import UpdateStats as UpdateStats
 
 PROTOCOL_VERSION = 2
 """Raised with every change that an older peer would misread."""

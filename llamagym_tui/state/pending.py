@@ -4,10 +4,10 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from llamagym_tui.config import Value
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.protocol.events import AnyEvent
+from llamagym_tui.settings import Value
 
 C = TypeVar("C")
 

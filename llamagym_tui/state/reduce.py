@@ -4,13 +4,13 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from llamagym_tui.config import FINAL, with_measured
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.events import AnyEvent
-from llamagym_tui.returns import RECENT, counted, left_text
+from llamagym_tui.settings import FINAL, with_measured
 from llamagym_tui.state import prompts
 from llamagym_tui.state.pending import Pending
 from llamagym_tui.state.prompts import PromptEdit
+from llamagym_tui.state.returns import RECENT, counted, left_text
 from llamagym_tui.state.run import Inspection, Mark, RunState, WarmStartState
 from llamagym_tui.state.texts import (
     comparison_text,

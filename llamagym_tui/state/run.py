@@ -9,12 +9,12 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from llamagym_tui.config import Mode, RunConfig, Value
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
-from llamagym_tui.returns import MeanReturn, ReturnSeries, mean_return
+from llamagym_tui.settings import Mode, RunConfig, Value
 from llamagym_tui.state.pending import Pending
 from llamagym_tui.state.prompts import PromptEdit, Versions
+from llamagym_tui.state.returns import MeanReturn, ReturnSeries, mean_return
 from llamagym_tui.state.transcript import Transcript
 from llamagym_tui.state.view import StateView
 

@@ -11,18 +11,18 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, field
 
-from llamagym_tui.config import RunConfig, Value, flat
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.protocol import events
-from llamagym_tui.returns import (
+from llamagym_tui.runs.run_store import EVENTS_FILE, SUMMARY_FILE, read_config
+from llamagym_tui.settings import RunConfig, Value, flat
+from llamagym_tui.state.history import History
+from llamagym_tui.state.returns import (
     RECENT,
     CurvePoint,
     MeanReturn,
     ReturnSeries,
     smoothing_window,
 )
-from llamagym_tui.run_store import EVENTS_FILE, SUMMARY_FILE, read_config
-from llamagym_tui.state.history import History
 from llamagym_tui.user_files import file_content, replace_file
 
 VERSION = 7

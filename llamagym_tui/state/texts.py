@@ -1,9 +1,10 @@
 """Results of a run in words: evaluations, warm starts, measured settings, and comparisons on the same seeds."""
 
-from llamagym_tui.config import MOST_UNREAD, RunConfig, flat
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.events import PromptsCompared, RunStarted
-from llamagym_tui.returns import (
+from llamagym_tui.settings import MOST_UNREAD, RunConfig, flat
+from llamagym_tui.state.prompts import Versions, named
+from llamagym_tui.state.returns import (
     MeanReturn,
     counted,
     evaluated_return,
@@ -12,7 +13,6 @@ from llamagym_tui.returns import (
     plus_minus,
     with_unit,
 )
-from llamagym_tui.state.prompts import Versions, named
 
 
 def difference_text(by: MeanReturn, unit: str, more: str = "") -> str:

@@ -10,9 +10,9 @@ from llamagym_tui.demos.human_game import HumanGame
 from llamagym_tui.demos.training_data import shipped, training_data, training_facts
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.events import DemonstrationsRead, EpisodeCorrected
-from llamagym_tui.returns import counted
 from llamagym_tui.screens.widgets.numbers import number
 from llamagym_tui.setup.run_agent import RunAgent
+from llamagym_tui.state.returns import counted
 
 Method = Literal["sft", "dpo"]
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from rich.cells import set_cell_size
 from textual.content import Content
 
-from llamagym_tui.config import LEARNERS
 from llamagym_tui.protocol.events import TurnInspected
 from llamagym_tui.protocol.inspected import (
     Alternative,
@@ -18,9 +17,10 @@ from llamagym_tui.protocol.inspected import (
     ScoredReply,
 )
 from llamagym_tui.protocol.literal import literal, one_line
-from llamagym_tui.returns import real_minus
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import BAR, bar, number, plain, share
+from llamagym_tui.settings import LEARNERS
+from llamagym_tui.state.returns import real_minus
 from llamagym_tui.state.run import Inspection
 
 TRAINED = "●"

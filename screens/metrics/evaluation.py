@@ -11,7 +11,6 @@ from textual.widgets import Checkbox, Input, Static
 from llamagym_tui.protocol.commands import CancelEvaluation, ComparePrompts, Evaluate
 from llamagym_tui.protocol.events import EvaluationFinished
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import MeanReturn, evaluated_return, with_unit
 from llamagym_tui.screens.policy_map.mapped_policy import compared_maps
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.fields import OneLineInput
@@ -19,6 +18,7 @@ from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import baselines, plain
 from llamagym_tui.state.prompts import played_by
+from llamagym_tui.state.returns import MeanReturn, evaluated_return, with_unit
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.texts import prompts_text
 

@@ -16,10 +16,9 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.model_registry import BUNDLED, ENTRIES, is_here, size_in_words
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import evaluated_return, with_unit
-from llamagym_tui.run_store import is_held
+from llamagym_tui.runs.model_registry import BUNDLED, ENTRIES, is_here, size_in_words
+from llamagym_tui.runs.run_store import is_held
 from llamagym_tui.screens.past_runs.compare import CompareScreen
 from llamagym_tui.screens.past_runs.run_table import RunRow, RunTable, played_text
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog
@@ -28,6 +27,7 @@ from llamagym_tui.screens.widgets.fitted import Fitted, TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.setup.catalog import missing
+from llamagym_tui.state.returns import evaluated_return, with_unit
 from llamagym_tui.user_files import discard, runs_dir
 
 

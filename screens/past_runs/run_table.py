@@ -16,10 +16,10 @@ from textual.widgets import DataTable
 
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import counted, signed
-from llamagym_tui.run_store import RunInfo, list_runs, unlisted
+from llamagym_tui.runs.branch import kept_updates
+from llamagym_tui.runs.run_store import RunInfo, list_runs, unlisted
 from llamagym_tui.screens.widgets.numbers import spark
-from llamagym_tui.setup.branch import kept_updates
+from llamagym_tui.state.returns import counted, signed
 from llamagym_tui.state.run_summary import RunSummary, summary_of
 
 ENDINGS = {"finished": "finished", "failed": "failed", "open": "interrupted"}

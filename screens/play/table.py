@@ -16,7 +16,6 @@ from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.commands import ProbeActions
 from llamagym_tui.protocol.events import ConversationProbed
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import counted, mean_return, signed
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.choosing import KEY, ChoosingScreen, choices_row
 from llamagym_tui.screens.play.classroom import ahead_of
@@ -25,6 +24,7 @@ from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.look import ASIDE, drawing_content
 from llamagym_tui.screens.widgets.numbers import number
 from llamagym_tui.state.prompts import played_by
+from llamagym_tui.state.returns import counted, mean_return, signed
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.texts import difference_text
 

@@ -17,12 +17,12 @@ from llamagym_tui.protocol.commands import (
     SetSystemPrompt,
 )
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import counted
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy, changed_choices
 from llamagym_tui.screens.widgets.key_bar import KeyOf, key_of
 from llamagym_tui.screens.widgets.numbers import BAR, bar, baselines, plain, share
 from llamagym_tui.screens.widgets.run_header import StateText, doing_text
 from llamagym_tui.state.reduce import watched_text
+from llamagym_tui.state.returns import counted
 from llamagym_tui.state.run import RunState
 
 Tone = Literal["-error", "-warning", "-note"]

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from llamagym_tui.config import WarmStartStats
 from llamagym_tui.protocol.commands import (
     Act,
     AnyCommand,
@@ -54,6 +53,7 @@ from llamagym_tui.protocol.events import (
     WheelLetGo,
     WheelTaken,
 )
+from llamagym_tui.settings import WarmStartStats
 from llamagym_tui.state.pending import Pending
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state, requested

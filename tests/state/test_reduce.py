@@ -23,10 +23,10 @@ from llamagym_tui.protocol.events import (
     UpdateFinished,
     WarningRaised,
 )
-from llamagym_tui.returns import RECENT
 from llamagym_tui.state import run
 from llamagym_tui.state.pending import Pending
 from llamagym_tui.state.reduce import reduce, trainer_lost
+from llamagym_tui.state.returns import RECENT
 from llamagym_tui.state.run import Mark, RunState, requested
 from llamagym_tui.state.texts import measured_text
 from llamagym_tui.state.transcript import Notice

@@ -8,13 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from llamagym_tui.protocol import event_log
 from llamagym_tui.protocol.events import (
     AnyEvent,
     Event,
     RunStarted,
     WarningRaised,
 )
+from llamagym_tui.runs import event_log
 from llamagym_tui.state import history
 from llamagym_tui.state.history import Recording, ReplayPlayer
 from llamagym_tui.state.reduce import reduce

@@ -11,15 +11,15 @@ from msgspec import structs
 from textual.pilot import Pilot
 
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.config import PPOConfig
 from llamagym_tui.protocol.events import AnyEvent, PhaseChanged, RunFinished
-from llamagym_tui.run_store import list_runs
+from llamagym_tui.runs.run_store import list_runs
 from llamagym_tui.screens.past_runs.compare import CompareScreen
 from llamagym_tui.screens.past_runs.home import HomeScreen, discard_run
 from llamagym_tui.screens.past_runs.replay import ReplayScreen
 from llamagym_tui.screens.past_runs.run_table import RunTable
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.chart import Plot
+from llamagym_tui.settings import PPOConfig
 from llamagym_tui.user_files import runs_dir
 from tests import fakes
 from tests.protocol.test_literal import NASTY, harmful
