@@ -15,9 +15,9 @@ from textual import work
 from textual.content import Content
 from textual.worker import Worker
 
-from llamagym_tui import model_registry
 from llamagym_tui.app.leaving import Leaving
 from llamagym_tui.protocol.events import AnyEvent, EpisodeCorrected, WarmStartEvaluated
+from llamagym_tui.runs import model_registry
 from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.settings import RunConfig

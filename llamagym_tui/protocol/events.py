@@ -7,7 +7,6 @@ from msgspec import Struct
 from llamagym_tui.game.actions import How
 from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.inspected import (
-    ContextToken,
     Decision,
     InspectedToken,
     PeerGroup,
@@ -35,9 +34,6 @@ End = Literal["terminated", "truncated"]
 Stage = Literal["under_way", "waiting", "trained", "inference"]
 """Where an episode stands; see `TurnInspected`."""
 Refused = Literal["settings", "checkpoint", "roll_back", "step", "warm_start", "wheel"]
-
-LeftOut = Literal["slow_screen", "full_disk"]
-"""The user interface did not read a conversation in time; events found no room."""
 
 
 class Event(Struct, frozen=True, kw_only=True, tag_field="type", gc=False):
@@ -240,12 +236,8 @@ class TurnInspected(Event, frozen=True, kw_only=True):
     groups: list[PeerGroup] = []
     """The groups that it was compared with, if the learner compares."""
     temperature: float = 1.0
-    before: list[ContextToken] = []
-    """The last tokens before the reply."""
     tokens: list[InspectedToken] = []
     """The tokens of the reply, its end included if it was sampled."""
-    after: list[ContextToken] = []
-    """The template's and the next observation's first tokens, as far as they are there."""
     conversation: int = 0
     """Tokens that the update computes in one row with the reply, up to now."""
     with_loss: int = 0
@@ -360,8 +352,6 @@ class EpisodesCounted(Event, frozen=True, kw_only=True):
     """Episode returns, in order of their end."""
     lengths: list[int]
     """Turns of each."""
-    counts: list[int] = []
-    """In a log: how many episodes there were of each return and length, in no order; empty: one of each."""
     mode: Mode
     prompt_version: int
     episodes: int
@@ -561,10 +551,9 @@ class WarningRaised(Event, frozen=True, kw_only=True):
 
 
 class EventsLeftOut(Event, frozen=True, kw_only=True):
-    """Events are missing here; nothing was waited for, so that the run went on."""
+    """Events of conversations are missing here, as the screen did not read them in time; the run did not wait."""
 
     count: int
-    reason: LeftOut
 
 
 class SessionFailed(Event, frozen=True, kw_only=True):

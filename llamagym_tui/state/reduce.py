@@ -28,11 +28,6 @@ CORRECTED = (
     "trained on."
 )
 """The notice at the end of an episode in which a person acted."""
-LEFT_OUT: dict[events.LeftOut, str] = {
-    "slow_screen": "not shown: the screen did not keep up, and the run did not wait",
-    "full_disk": "not recorded: the disk was full",
-}
-"""Reasons why lines are missing in the conversation."""
 MAX_LOSSES = 7_200
 """Most losses of a warm start that are kept: an hour of them, if there are two in a second."""
 MAX_FRAMES = 40
@@ -82,7 +77,7 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
                 state,
                 updates=event.update,
                 stats=event.stats,
-                returns=state.returns.weighed(event.stats.design_effect, event.stats.episodes),
+                returns=replace(state.returns, effect=event.stats.design_effect),
                 history=state.history.add(event),
                 episodes=max(state.episodes, event.episodes),
                 batch_turns=0,
@@ -183,7 +178,9 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
         case events.EventsLeftOut():
             were = "was" if event.count == 1 else "were"
             lines = f"{counted(event.count, 'line')} {were}"
-            return _noted(state, f"{lines} {LEFT_OUT[event.reason]}.")
+            return _noted(
+                state, f"{lines} not shown: the screen did not keep up, and the run did not wait."
+            )
         case events.SessionFailed():
             return _ended(replace(state, phase="failed", failure=clipped(event.message)))
         case events.RunFinished():

@@ -338,7 +338,7 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
         mean = mean_return(self.recent)
         if mean is None:
             return None
-        wider = self.returns.design_effect(len(self.recent)) ** 0.5
+        wider = max(1.0, self.returns.effect) ** 0.5
         return mean._replace(stderr=mean.stderr * wider)
 
 

@@ -25,7 +25,7 @@ from llamagym_tui.state.returns import (
 )
 from llamagym_tui.user_files import file_content, replace_file
 
-VERSION = 7
+VERSION = 8
 """Version of the form of a summary; it goes up with every change that makes kept summaries wrong."""
 
 Ending = Literal["finished", "failed", "open"]
@@ -122,8 +122,7 @@ def differences(
 ) -> dict[str, tuple[str, ...]]:
     """The settings in which runs differ, by their dotted names, each with its value in all of them as text.
 
-    The folder, whether a run was resumed, the reasons of measured settings, and the fingerprint of a model, which has a
-    name, are left out.
+    The folder, whether a run was resumed, and the reasons of measured settings are left out.
 
     Args:
         configs: of two runs or more; of one there are no differences.
@@ -134,7 +133,7 @@ def differences(
     return {
         name: of_runs
         for name, of_runs in values.items()
-        if name not in ("run_dir", "resume", "measured", "weights") and len({*of_runs}) > 1
+        if name not in ("run_dir", "resume", "measured") and len({*of_runs}) > 1
     }
 
 

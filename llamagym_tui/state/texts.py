@@ -56,9 +56,8 @@ def evaluation_text(event: events.EvaluationFinished, unit: str) -> str:
     """The result of an evaluation, as one line."""
     mean = evaluated_return(event)
     how = "greedy" if event.greedy else "sampled"
-    within = f"; 95 % interval {mean.interval_text}" if mean.episodes > 1 else ""
     played = counted(mean.episodes, f"{how} episode")
-    return f"Evaluation: mean return {with_unit(mean.text, unit)} over {played}{within}"
+    return f"Evaluation: mean return {with_unit(mean.text, unit)} over {played}"
 
 
 def warm_start_text(event: events.WarmStartFinished) -> str:

@@ -13,7 +13,6 @@ from typing import Literal, assert_never
 
 from msgspec.structs import replace
 
-from llamagym_tui import model_registry
 from llamagym_tui.demos.training_data import TrainingData, doubts, training_data, training_facts
 from llamagym_tui.engine.ranks import ALONE, GLOO
 from llamagym_tui.errors import (
@@ -192,7 +191,6 @@ class Session:
                 config,
                 history=history,
                 system_prompt=None if prompt == parts.agent.get_system_prompt() else prompt,
-                weights=config.weights or model_registry.fingerprint(config.model),
             )
         )
 

@@ -192,7 +192,6 @@ class HomeScreen(Fitted[None]):
         if runs.loaded and not runs.shown:
             none = f"None in {one_line(str(runs_dir()))} yet: enter on an agent begins the first."
             empty.update(none)
-        self.query_one("#home-runs").border_subtitle = Content(runs.unlisted)
         chosen = self.query_one("#runs-chosen", Static)
         chosen.update("" if runs.chosen is None else chosen_text(runs.chosen))
         self.refresh_bindings()

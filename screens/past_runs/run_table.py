@@ -17,7 +17,7 @@ from textual.widgets import DataTable
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.runs.branch import kept_updates
-from llamagym_tui.runs.run_store import RunInfo, list_runs, unlisted
+from llamagym_tui.runs.run_store import RunInfo, list_runs
 from llamagym_tui.screens.widgets.numbers import spark
 from llamagym_tui.state.returns import counted, signed
 from llamagym_tui.state.run_summary import RunSummary, summary_of
@@ -149,8 +149,6 @@ class RunTable(DataTable[Text]):
         self.shown: list[RunRow] = []
         self.marked: list[str] = []
         """The keys of the marked rows, the latest mark last."""
-        self.unlisted = ""
-        """The number of runs that cannot be listed, in words; empty if there are none."""
         self.loaded = False
 
     def on_mount(self) -> None:
@@ -164,7 +162,6 @@ class RunTable(DataTable[Text]):
     async def read(self) -> None:
         """List the runs, and read their events; the cursor stays on its run."""
         infos = await asyncio.to_thread(list_runs)
-        self.unlisted = await asyncio.to_thread(unlisted, infos)
         chosen = self.chosen
         self.loaded = True
         for begin in range(0, max(len(infos), 1), READ_AT_ONCE):

@@ -9,7 +9,6 @@ from textual.containers import Container, Vertical
 from textual.events import Resize
 from textual.keys import format_key
 
-from llamagym_tui import user_files
 from llamagym_tui.protocol.commands import (
     AnyCommand,
     DrawStates,
@@ -42,8 +41,6 @@ LEAST_BESIDE = 10
 MOST_SIDE = 90
 """Columns of curve and map, at most."""
 
-SPEED = Binding.Group("Speed", compact=True)
-
 
 class PlaygroundScreen(Fitted[None]):
     CSS_PATH = "playground.tcss"
@@ -66,10 +63,10 @@ class PlaygroundScreen(Fitted[None]):
         Binding(
             "plus,equals_sign",
             "pace('faster')",
-            "Faster",
-            tooltip="Fewer seconds a turn; at last full speed.",
+            "Speed",
+            tooltip="Faster: fewer seconds a turn, at last full speed.",
             id="pace.faster",
-            group=SPEED,
+            key_display="− +",
         ),
         Binding(
             "minus",
@@ -77,7 +74,7 @@ class PlaygroundScreen(Fitted[None]):
             "Slower",
             tooltip="More seconds for each turn that is watched.",
             id="pace.slower",
-            group=SPEED,
+            show=False,
         ),
         Binding(
             "r",
@@ -321,7 +318,6 @@ class PlaygroundScreen(Fitted[None]):
         view = self.query_one(ConversationView)
         view.focus()
         self.watch(view, "marked_row", self.refresh_bindings, init=False)
-        self._drawing_wanted = user_files.load_preferences(user_files.config_dir()).drawing
         self.call_after_refresh(lambda: self.show(self._state))
 
     def on_screen_resume(self) -> None:
@@ -471,12 +467,8 @@ class PlaygroundScreen(Fitted[None]):
         self.query_one(ConversationView).action_follow()
 
     def action_view(self) -> None:
-        """Show or hide the drawing of the watched state, now and in later runs."""
+        """Show or hide the drawing of the watched state."""
         self._drawing_wanted = not self._draws
-        try:
-            user_files.keep_preferences(user_files.config_dir(), drawing=self._drawing_wanted)
-        except OSError as error:
-            self.notify(f"This is not kept for later runs: {error}", severity="warning")
         self.show_drawing()
 
     @property

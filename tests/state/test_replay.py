@@ -14,7 +14,6 @@ from llamagym_tui.protocol.events import (
     RunStarted,
     WarningRaised,
 )
-from llamagym_tui.runs import event_log
 from llamagym_tui.state import history
 from llamagym_tui.state.history import Recording, ReplayPlayer
 from llamagym_tui.state.reduce import reduce
@@ -96,7 +95,6 @@ def test_every_jump_shows_what_playing_up_to_there_would_have_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(history, "KEYFRAME_EVERY", 7)
-    monkeypatch.setattr(event_log, "FEWEST", 1000)  # their order is kept
     events = stamped(*fakes.demo_run(batches=12))
     kept = [event for event in events if type(event).__name__ != "TokensStreamed"]
     run_dir = record(tmp_path, events)

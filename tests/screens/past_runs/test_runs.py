@@ -226,10 +226,8 @@ async def test_what_if_begins_a_run_that_knows_its_parent_with_other_settings_an
 async def test_a_run_that_cannot_be_read_says_why():
     folder = run("broken", 0)
     (folder / "events.jsonl").write_text("nonsense\n")
-    (run("older", 60) / "config.json").write_text('{"agent": "blackjack", "gone": 1}')
     app = home()
     async with app.run_test(size=SIZE) as pilot:
-        await sees(pilot, "1 run of an earlier version is not listed.")
         await sees(pilot, "unreadable")
         await sees(pilot, "Line 1 of")
         await runs_of(pilot)
