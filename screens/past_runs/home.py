@@ -65,13 +65,6 @@ class HomeScreen(Fitted[None]):
     BINDINGS = [
         Binding("tab", "app.focus_next", "Next list", tooltip="To the next list.", id="home.next"),
         Binding(
-            "slash",
-            "other_agent",
-            "Other agent",
-            tooltip="Type ./file.py or a Gymnasium id.",
-            id="home.other",
-        ),
-        Binding(
             "c",
             "compare",
             "Compare",
@@ -91,6 +84,13 @@ class HomeScreen(Fitted[None]):
             "Lessons",
             tooltip="A dozen short guided experiments.",
             id="home.lessons",
+        ),
+        Binding(
+            "slash",
+            "other_agent",
+            "Other agent",
+            tooltip="Type ./file.py or a Gymnasium id.",
+            id="home.other",
         ),
         Binding(
             "question_mark",

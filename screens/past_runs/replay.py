@@ -50,7 +50,9 @@ class TimeSlider(Widget):
 
     def _right(self) -> str:
         recording = self._player.recording
-        rest = "" if recording.complete and not recording.goes_on else " …"
+        rest = "" if recording.complete else " …"
+        if recording.goes_on:
+            rest = ", goes on"
         return f" {clock_text(recording.duration_s)}{rest}"
 
     def render(self) -> Content:
