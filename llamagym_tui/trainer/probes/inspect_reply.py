@@ -23,7 +23,6 @@ from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.protocol.events import Stage, TurnInspected
 from llamagym_tui.protocol.inspected import (
     Alternative,
-    ContextToken,
     Decision,
     InspectedToken,
     PeerGroup,
@@ -35,10 +34,6 @@ MOST_ALTERNATIVES = 8
 """Alternatives of a token that are reported, in addition to admissible ones."""
 MOST_REPLIES = 64
 """Scored replies that are reported."""
-BEFORE = 64
-"""Tokens reported before a reply."""
-AFTER = 24
-"""Tokens reported after it."""
 PLACES_AT_ONCE = 32
 """Tokens whose logits over the vocabulary are held at once."""
 log = logging.getLogger(__name__)
@@ -104,16 +99,9 @@ class ReplyInspector:
         self, episode: int, place: _Place, stage: Stage, used: UsedBatch | None
     ) -> TurnInspected:
         trajectory, number, segment, turn = place
-        if used:
-            temperature = used.temperature
-            clip_range = used.clip_range
-            credit = used.credit
-            learner = used.learner
-        else:
-            temperature = self._policy.generation.temperature
-            clip_range = self._learner.config.clip_range
-            credit = self._learner.config.credit
-            learner = self._learner.config.learner
+        config = used.config if used else self._learner.config
+        temperature = used.temperature if used else self._policy.generation.temperature
+        clip_range = config.clip_range
         earned: list[Earned] = []
         groups: list[PeerGroup] = []
         if used and turn.is_trained:
@@ -127,7 +115,7 @@ class ReplyInspector:
         values: list[float | None] = [None] * (turn.end - turn.start)
         if self._policy.has_critic:
             values = model.v_head(encoded.hidden[0, turn.start - 1 :]).tolist()
-        if credit == "turn":
+        if config.credit == "turn":
             values = values[:1] * len(values)  # the value before the first token is that of all
         if turn.choice is None:
             chosen = None
@@ -151,13 +139,11 @@ class ReplyInspector:
             sampled_by=trajectory.policy_version,
             policy=self._policy.version,
             clip_range=clip_range,
-            credit=credit,
-            learner=learner,
+            credit=config.credit,
+            learner=config.learner,
             groups=groups,
             temperature=temperature,
-            before=self._before(segment, turn),
             tokens=tokens,
-            after=self._after(segment, turn),
             conversation=len(segment.prefix) + len(segment.ids),
             with_loss=with_loss,
             sampled=sampled,
@@ -258,24 +244,6 @@ class ReplyInspector:
                 chosen=reply == choice.chosen,
             )
             for reply in kept
-        ]
-
-    def _before(self, segment: Segment, turn: Turn) -> list[ContextToken]:
-        ids = list(segment.prefix) + segment.ids[: turn.start]
-        trained = [False] * len(segment.prefix) + segment.mask[: turn.start]
-        return self._context(ids[-BEFORE:], trained[-BEFORE:])
-
-    def _after(self, segment: Segment, turn: Turn) -> list[ContextToken]:
-        end = turn.end + AFTER
-        for other in segment.turns:
-            if other.start >= turn.end:
-                end = min(end, other.start)
-        return self._context(segment.ids[turn.end : end], segment.mask[turn.end : end])
-
-    def _context(self, ids: list[int], trained: list[bool]) -> list[ContextToken]:
-        return [
-            ContextToken(text=self._text(token), trained=is_trained)
-            for token, is_trained in zip(ids, trained, strict=True)
         ]
 
     def _text(self, token: int) -> str:
