@@ -23,8 +23,7 @@ from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHe
 from llamagym_tui.engine.policy.policy import generation_config_of, generation_ends
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError
-from llamagym_tui.run_store import has_checkpoint, last_settings
-from llamagym_tui.setup.run_config import checked_model
+from llamagym_tui.runs.run_store import has_checkpoint, last_settings
 from llamagym_tui.user_files import discard, draft_folder, file_text, make_folder
 
 BY_SCORE = (
@@ -54,11 +53,8 @@ def export(
     *,
     merge: bool,
     gguf: bool = False,
-    base: str | None = None,
 ) -> str:
     """Write a run's latest model into a new folder; returns a sentence that names the places.
-
-    `base` is the place of an adapter's base model, if it has moved.
 
     Raises:
         UsageError: the folder is there already, or the converter is not.
@@ -79,7 +75,7 @@ def export(
     try:
         make_folder(out)
         out.rmdir()  # until there is a model to write: loading takes its time, and may fail
-        _write(run_dir, out, merge=merge, base=None if base is None else checked_model(base))
+        _write(run_dir, out, merge=merge)
     except OSError as error:
         raise RunStoreError(
             f"{out} cannot be written ({error.strerror}); name another folder."
@@ -91,11 +87,9 @@ def export(
     return f"The model of {run_dir.name} is in {' and '.join(places)}"
 
 
-def _write(run_dir: Path, out: Path, *, merge: bool, base: str | None) -> None:
+def _write(run_dir: Path, out: Path, *, merge: bool) -> None:
     # What is merged into weights of 16 bits is rounded away.
-    loaded = load_model_and_tokenizer(
-        str(run_dir), "cpu", dtype="float32" if merge else None, base=base
-    )
+    loaded = load_model_and_tokenizer(str(run_dir), "cpu", dtype="float32" if merge else None)
     story = story_of(run_dir)
     text = f"{story.state.system_prompt} {story.state.agent}"
     model = loaded.model.pretrained_model
