@@ -25,8 +25,8 @@ class RunAgent:
         Args:
             spec: its name, ``path.py[:Class]`` or Gymnasium id.
             config: settings of its run, if it plays in one.
-            may_run_code: whether a file or module that `spec` names may be executed; a recorded run executes none.
-            demos: file for a person's demonstrations. None: the agent's among the user's own.
+            may_run_code: allow a file or module that `spec` names to be executed; a recorded run executes none.
+            demos: file for a person's demonstrations; by default the agent's among the user's own.
         """
         self.spec = spec
         self._config = config
