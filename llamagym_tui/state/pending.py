@@ -16,8 +16,6 @@ class Pending(Struct, frozen=True, kw_only=True):
     evaluation_cancelled: bool = False
     checkpoint: bool = False
     roll_back: bool = False
-    policy_map: bool | None = None
-    """The requested pace of the policy map: True for often, False for seldom. None if nothing is requested."""
     settings: dict[str, Value] = field(default_factory=dict)
     """The new values of settings by their dotted names."""
     probing: commands.ProbeActions | None = None
@@ -32,8 +30,6 @@ class Pending(Struct, frozen=True, kw_only=True):
                 return replace(self, checkpoint=True)
             case commands.RollBack() if not self.roll_back:
                 return replace(self, roll_back=True)
-            case commands.WatchPolicyMap(on=on) if on is not self.policy_map:
-                return replace(self, policy_map=on)
             case commands.ChangeSettings(changes=changes) if (
                 changes.items() - self.settings.items()
             ):
@@ -58,8 +54,6 @@ class Pending(Struct, frozen=True, kw_only=True):
             case events.SettingsChanged(changes=changes):
                 left = {name: value for name, value in self.settings.items() if name not in changes}
                 return replace(self, settings=left)
-            case events.PolicyMapWatched(on=on) if on is self.policy_map:
-                return replace(self, policy_map=None)
             case events.WarningRaised(refused="settings"):
                 return replace(self, settings={})
             case events.ConversationProbed() if (

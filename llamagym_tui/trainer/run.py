@@ -153,9 +153,7 @@ class Run:
         self.rollout = parts.rollout
         self.stopwatch = Stopwatch(clock, start.elapsed_s)
         self.action_probes = ActionProbes(parts.agent, parts.policy)
-        self.policy_map = PolicyMapper(
-            parts.agent, parts.policy, emitter.emit, clock, emitter.progress
-        )
+        self.policy_map = PolicyMapper(parts.agent, parts.policy, emitter.emit, clock)
         self.inspector = ReplyInspector(parts.policy, parts.learner, parts.rollout)
         describe = partial(described_return, parts.agent)
         self._episode_counter = EpisodeCounter(self.stopwatch, clock, start.episodes, describe)
@@ -499,7 +497,7 @@ class Run:
         self.rollout.restart()
         self._begin_batch()
         self._monitor = CollapseMonitor()
-        self.policy_map.forget()
+        self.policy_map.begin_again()
         self.save_or_warn()
 
     def _counters(self) -> Counters:

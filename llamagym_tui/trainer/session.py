@@ -34,7 +34,6 @@ from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints
 from llamagym_tui.trainer.evaluations import Evaluations
 from llamagym_tui.trainer.event_sinks import EventEmitter, Sink, session_failed
 from llamagym_tui.trainer.inbox import CommandQueue, Inbox
-from llamagym_tui.trainer.probes.map_policy import CHEAP_S
 from llamagym_tui.trainer.ranks import started
 from llamagym_tui.trainer.run import HISTORY_WARNING, Parts, Run, load_parts, run_started
 from llamagym_tui.trainer.tracker import Tracker
@@ -58,8 +57,8 @@ _AFTER: dict[events.Phase, set[events.Phase]] = {
 log = logging.getLogger(__name__)
 
 
-class _ReadingEnded(Exception):
-    """Prompts are not read to their end, because the run ends."""
+class _ReadingEnded(BaseException):
+    """The run ends while prompts are read. Nobody who tolerates an Exception swallows it."""
 
 
 class Session:
@@ -127,8 +126,12 @@ class Session:
                 self._warm_start(run, training_data(run.agent, self._config.sft_data))
             with self._ranks.explained(GLOO):
                 while not is_over(self.phase):
-                    self._handle_commands(run)
-                    self._advance(run)
+                    try:
+                        self._handle_commands(run)
+                        self._advance(run)
+                    except _ReadingEnded:
+                        # What asked for the end is met next; an update that it broke off changed nothing.
+                        self._leave_update()
         except Exception as error:  # whatever it is, the UI gets a sentence and the log a traceback
             self._fail(error)
         except SystemExit as error:
@@ -206,11 +209,7 @@ class Session:
             self._pauses_after_wheel = False
             self._pause(run)
         if self.phase == "rolling_out":
-            try:
-                self._play(run)
-            except _ReadingEnded:
-                # What asked for the end is still there, and is met next; an update that it broke off changed nothing.
-                self._leave_update()
+            self._play(run)
         elif self.phase == "paused":
             self._probe_actions(run)
             self._map_policy(run, at_once=True)
@@ -219,7 +218,7 @@ class Session:
     def _play(self, run: Run) -> None:
         rollout = run.rollout
         if run.limit_reached:
-            self._stop(run, evaluates=self._evaluates_end)
+            self._stop(run, at_limit=True)
             return
         if rollout.awaits_person:
             self._wait_for_person(run)
@@ -253,7 +252,7 @@ class Session:
     def _on_reading(self, done: int, total: int) -> None:
         """Report how many prompts are read. Raises _ReadingEnded: the run is to end, and others are left."""
         run = self.active_run
-        if run is None or run.policy_map.go_on():
+        if run is None:
             return
         if done == 0:
             self._reading = self._emitter.progress("reading prompts")
@@ -300,7 +299,6 @@ class Session:
             commands.Watch,
             commands.SetPace,
             commands.DrawStates,
-            commands.WatchPolicyMap,
             commands.ProbeActions,
             commands.TakeWheel,
             commands.LetGo,
@@ -348,8 +346,6 @@ class Session:
                 self._emit(run.inspector.inspect(episode, turn))
             case commands.DrawStates(on=on):
                 rollout.set_drawing(on)
-            case commands.WatchPolicyMap(on=on):
-                run.policy_map.watch(on=on)
             case commands.SetMode(mode=mode):
                 run.set_mode(mode)
             case commands.SetSystemPrompt(system_prompt=prompt):
@@ -400,7 +396,7 @@ class Session:
 
     def _set_prompt(self, prompt: str, run: Run) -> None:
         """Use another prompt, with a map before it and one after it, both of the same weights."""
-        if run.policy_map.is_known_as_cheap:
+        if run.policy_map.is_cheap:
             self._map_policy(run, at_once=True)
         run.set_prompt(prompt)
         self._map_policy(run, at_once=True)
@@ -411,20 +407,15 @@ class Session:
         if waiting is not None and (probed := run.action_probes.probe(waiting)) is not None:
             run.rollout.spectator.observe(waiting.env, probed)
 
-    def _map_policy(
-        self, run: Run, *, at_once: bool = False, should_stop: Callable[[], bool] | None = None
-    ) -> None:
+    def _map_policy(self, run: Run, *, at_once: bool = False) -> None:
+        """Go on with the policy map, unless a command waits."""
         run.policy_map.map(
             run.rollout.system_prompt,
             run.rollout.prompt_version,
             run.learner.updates,
-            should_stop=should_stop or self._should_end_map,
+            should_stop=self.inbox.holds,
             at_once=at_once,
         )
-
-    def _should_end_map(self) -> bool:
-        """The run is to end, or somebody has opened or closed the map."""
-        return self.inbox.holds(commands.Stop, commands.WatchPolicyMap)
 
     def _evaluations(self, run: Run) -> Evaluations:
         return Evaluations(
@@ -491,13 +482,13 @@ class Session:
             self._handle(command, run)
         return self.inbox.holds(commands.Stop, commands.CancelEvaluation, commands.CancelWarmStart)
 
-    def _stop(self, run: Run, *, evaluates: bool = False) -> None:
+    def _stop(self, run: Run, *, at_limit: bool = False) -> None:
+        """End the run with a map, a checkpoint and, at its limit, an evaluation of its last policy."""
         run.report_episodes()
-        if run.policy_map.is_known_as_cheap:
-            until = self._clock() + CHEAP_S
-            self._map_policy(run, at_once=True, should_stop=lambda: self._clock() >= until)
+        if at_limit or run.policy_map.is_cheap:
+            self._map_policy(run, at_once=True)
         finished = self._finished(run)
-        if evaluates:  # the policy that the run ends with
+        if at_limit and self._evaluates_end:
             config = self._config
             final = commands.Evaluate(
                 episodes=config.final_episodes, greedy=False, limit_s=config.final_s
