@@ -310,7 +310,6 @@ def run_session(
             command_queue,
             sinks=[report.take, progress.take],
             evaluates_end=evaluates_end,
-            is_attended=False,
         )
         with _stopped_by_signals(command_queue, progress, report):
             phase = session.run()

@@ -28,7 +28,6 @@ from llamagym_tui.config.run import Dtype as Dtype
 from llamagym_tui.config.run import GenerationConfig as GenerationConfig
 from llamagym_tui.config.run import LoraConfig as LoraConfig
 from llamagym_tui.config.run import Mode as Mode
-from llamagym_tui.config.run import OnCollapse as OnCollapse
 from llamagym_tui.config.run import ParallelEnvs as ParallelEnvs
 from llamagym_tui.config.run import RunConfig as RunConfig
 from llamagym_tui.config.run import SFTSettings as SFTSettings

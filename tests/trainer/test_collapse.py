@@ -108,12 +108,13 @@ def test_a_fall_with_parse_failures_is_a_collapse() -> None:
     "changes",
     [{"policy_loss": math.nan}, {"value_loss": math.inf}, {"skipped_steps": 3, "grad_norm": 0.0}],
 )
-def test_broken_numbers_are_a_warning_once_and_a_collapse_twice(changes: dict[str, Any]) -> None:
+def test_broken_numbers_are_a_collapse_that_is_reported_once(changes: dict[str, Any]) -> None:
     monitor = monitor_after(3)
-    found = [monitor.judge(figures(**each)).level for each in (changes, {}, changes, changes)]
-    assert found == ["warning", "quiet", "warning", "collapsed"]
+    found = [monitor.judge(figures(**each)) for each in (changes, {}, changes)]
+    assert [verdict.level for verdict in found] == ["collapsed", "quiet", "collapsed"]
+    assert [verdict.is_new for verdict in found] == [True, False, False]
     monitor.rolled_back()
-    assert monitor.judge(figures(**changes)).level == "warning"
+    assert monitor.judge(figures(**changes)).is_new
 
 
 def test_after_a_roll_back_the_best_is_remembered_and_the_fall_is_not() -> None:

@@ -213,7 +213,7 @@ def test_a_run_that_ends_before_its_first_map_is_whole_reports_one(
     monkeypatch.setattr(CoinAgent, "coins", 20 * AT_ONCE)
 
     def ask(mapping: PolicyMapper, prompt: str, states: list[str]) -> list[list[float]]:
-        stage.builders.clock.now += 10.0
+        stage.builders.clock.now += 0.9
         return [[0.25, 0.75] for _ in states]
 
     monkeypatch.setattr(PolicyMapper, "probabilities", ask)
