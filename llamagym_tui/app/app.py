@@ -22,9 +22,8 @@ from textual.timer import Timer
 from textual.worker import Worker, WorkerError
 
 from llamagym_tui import screens
-from llamagym_tui.app.demo_actions import DemoActions
-from llamagym_tui.app.leaving import Leaving, run_to_end
-from llamagym_tui.app.run_actions import PastRunActions
+from llamagym_tui.app.actions import Actions
+from llamagym_tui.app.leaving import run_to_end
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError, UsageError
 from llamagym_tui.protocol.commands import SetPace, SetSystemPrompt
@@ -42,12 +41,8 @@ if TYPE_CHECKING:
     from llamagym_tui.app.trainer_client import TrainerClient
     from llamagym_tui.screens.play.classroom import Classroom
 
-PAINT_S = 1 / 10
+PAINT_S = 1 / 4
 """Least number of seconds between two paintings of new events."""
-PAINT_FLOOD_S = 1 / 2
-"""The same while events come faster than anybody reads."""
-FLOOD = 12
-"""Events since the last painting that make a flood."""
 COLLECTIONS = (10_000, 10, 1_000)
 """Thresholds of garbage collection. The first is past the garbage of one painting; the last makes full collections,
 pauses of 300 ms, rare.
@@ -57,7 +52,7 @@ YIELD_EVENTS = 64
 SCREENS = Path(screens.__file__).parent
 
 
-class LlamaGymApp(DemoActions, PastRunActions, Leaving):
+class LlamaGymApp(Actions):
     """The app, which begins with the playground of a run, a replay, or home."""
 
     TITLE = "llamagym-tui"
@@ -75,7 +70,6 @@ class LlamaGymApp(DemoActions, PastRunActions, Leaving):
             tooltip="To the shell, while training goes on; fg comes back.",
             id="app.suspend",
             show=False,
-            priority=True,
         ),
         Binding(
             "Y",
@@ -134,10 +128,6 @@ class LlamaGymApp(DemoActions, PastRunActions, Leaving):
         self._clock = clock
         self._next_seed = next_seed or (lambda: random.SystemRandom().randrange(2**31))
         self._paint_timer: Timer | None = None
-        self._unpainted = 0
-        """Events since the last painting."""
-        self._is_flood = False
-        """True if the last painting had a flood of events."""
         self._replay = replay
         self._tour = tour
         self._has_home = config is None and replay is None
@@ -280,15 +270,10 @@ class LlamaGymApp(DemoActions, PastRunActions, Leaving):
         self._paint_soon()
 
     def _paint_soon(self) -> None:
-        self._unpainted += 1
-        if self._paint_timer is not None:
-            return
-        wait_s = PAINT_FLOOD_S if self._is_flood else PAINT_S
-        self._paint_timer = self.set_timer(wait_s, self._paint)
+        if self._paint_timer is None:
+            self._paint_timer = self.set_timer(PAINT_S, self._paint)
 
     def _paint(self) -> None:
-        self._is_flood = self._unpainted >= FLOOD
-        self._unpainted = 0
         if self._paint_timer is not None:
             self._paint_timer.stop()
             self._paint_timer = None

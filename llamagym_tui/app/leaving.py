@@ -17,18 +17,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from textual import on, work
-from textual.app import App, ScreenStackError
+from textual import work
+from textual.app import ScreenStackError
 from textual.css.query import NoMatches
-from textual.driver import Driver
 from textual.widget import MountError
 from textual.worker import WorkerFailed
 
 from llamagym_tui import user_files
+from llamagym_tui.app.personal import PersonalApp
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import Stop
 from llamagym_tui.protocol.literal import echo, literal, one_line
+from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.state.run import RunState, requested
 
 if TYPE_CHECKING:
@@ -36,37 +37,29 @@ if TYPE_CHECKING:
 
 STOP_S = 60.0
 """Seconds that a trainer has to write its checkpoint before it is ended by force."""
-MAX_LOG_BYTES = 1_000_000
-"""Length from which the log begins again."""
 TOO_LATE = (MountError, NoMatches, ScreenStackError)
 """Errors of widgets that are still at work while the app is left."""
 
 
-class Leaving(App[None]):
+class Leaving(PersonalApp):
     config: RunConfig | None
     run_state: RunState | None
     _take_in: Callable[[RunState], None]
-    _unsaved_reasons: Callable[[], list[str]]
-    _close_recorders: Callable[[], None]
     _forget_run: Callable[[], Awaitable[None]]
     _client: TrainerClient | None = None
     _is_leaving = False
+    _hurry: asyncio.Future[bool] | None = None
+    """Ends a trainer by force that nobody waits for any longer."""
     saved = True
     """False if the trainer was ended before it had saved."""
     fault: Exception | None = None
     """The fault that ended the app."""
 
-    def __init__(self, *, css_path: Path, ansi_color: bool | None) -> None:
-        super().__init__(css_path=css_path, ansi_color=ansi_color)
-        self._at_once = asyncio.Event()
-        """Set once nobody waits for the trainer any longer."""
-
     # By request
 
     async def action_quit(self) -> None:
         """Leave, after a question if something would be interrupted or lost; the second time leave at once."""
-        reasons = [*self._interrupted(), *self._unsaved_reasons()]
-        self._ask_whether(reasons, self._leave, "quit?", "leave")
+        self._ask_first([*self._interrupted(), *self._unsaved_reasons()], self._leave, "quit?")
 
     async def action_leave_run(self) -> None:
         """Leave a run that the command line began: leave the app."""
@@ -74,26 +67,37 @@ class Leaving(App[None]):
 
     async def action_go_home(self) -> None:
         """Leave a run for the screen where it was begun."""
-        self._ask_whether(self._interrupted(), self._go_home, "leave the run?", "leave it")
+        self._ask_first(self._interrupted(), self._go_home, "leave the run?")
 
     def _interrupted(self) -> list[str]:
         """A sentence on a training under way."""
-        from llamagym_tui.screens.widgets.key_bar import key_of
-
-        if self.run_state is None or not self.run_state.training:
+        state = self.run_state
+        if state is None or not state.training:
             return []
-        return [leaving_text(self.run_state, key_of(self, "runs.resume", "r"))]
+        if not state.is_kept:
+            return [
+                "The model is being trained, but no turn has been played yet, so this run has no checkpoint to resume."
+            ]
+        return [
+            f"The model is being trained. Leaving writes a checkpoint; {key_of(self, 'runs.resume', 'r')} in the list "
+            f"of runs goes on from it, or --resume --run-dir {state.run_dir}"
+        ]
 
-    def _ask_whether(
-        self, reasons: list[str], leave: Callable[[float], object], title: str, yes: str
-    ) -> None:
+    def _unsaved_reasons(self) -> list[str]:
+        """A sentence on each thing that is not on disk."""
+        return []
+
+    def _close_recorders(self) -> None:
+        """Close what writes demonstrations."""
+
+    def _ask_first(self, reasons: list[str], leave: Callable[[float], object], title: str) -> None:
         """Call `leave` with the seconds that a trainer has to save; if there are reasons against it, ask first."""
         from llamagym_tui.screens.widgets.dialogs import QuitDialog
 
         if self._is_leaving:
             leave(0.0)
-        elif reasons and not any(isinstance(screen, QuitDialog) for screen in self.screen_stack):
-            QuitDialog(title, *reasons, yes=yes, no="stay").ask(self, lambda: leave(STOP_S))
+        elif reasons and not isinstance(self.screen, QuitDialog):
+            QuitDialog(title, *reasons, yes="leave", no="stay").ask(self, lambda: leave(STOP_S))
         else:
             leave(STOP_S)
 
@@ -116,23 +120,12 @@ class Leaving(App[None]):
         failed = state is not None and state.failure and not state.recorded
         self.exit(return_code=1 if failed else 0)
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "suspend_process":  # its key undoes in a text area
-            can_suspend = self._driver is not None and self._driver.can_suspend
-            return can_suspend and not hasattr(self.focused, "action_undo")
-        return super().check_action(action, parameters)
-
-    @on(Driver.SignalResume)
-    def _paint_all(self) -> None:
-        """Paint over the shell's output after the process was stopped."""
-        self.screen.refresh(layout=True)
-
     # By a signal
 
     async def run_async(self, **options: Any) -> Any:
         """Run the app; then, with the terminal given back, wait until its trainer has saved and ended."""
-        loop = asyncio.get_running_loop()
         if sys.platform != "win32":
+            loop = asyncio.get_running_loop()
             # A hang-up comes twice, from the shell and from the system.
             loop.add_signal_handler(signal.SIGHUP, self.exit)
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -141,29 +134,16 @@ class Leaving(App[None]):
             return await super().run_async(**options)
         finally:
             self._close_recorders()
-            await self._trainer_ended()
+            if self._client is not None and self._client.running:
+                with contextlib.suppress(OSError):  # the terminal may be gone
+                    echo("Saving the run; ctrl+c again ends without it.", to=sys.__stderr__)
+                self.saved = await self._client.stop(STOP_S)
 
     def _end(self) -> None:
-        """Leave the app; while its trainer saves, wait no longer."""
-        if self._exit:
-            self._at_once.set()
+        """Leave the app; while its trainer saves, end that by force."""
+        if self._exit and self._client is not None:
+            self._hurry = asyncio.ensure_future(self._client.stop(0.0))
         self.exit()
-
-    async def _trainer_ended(self) -> None:
-        client = self._client
-        if client is None or not client.running:
-            return
-        self.saved = False
-        with contextlib.suppress(OSError):  # the terminal may be gone
-            echo("Saving the run; ctrl+c again ends without it.", to=sys.__stderr__)
-        stopping = asyncio.ensure_future(client.stop(STOP_S))
-        hurry = asyncio.ensure_future(self._at_once.wait())
-        await asyncio.wait({stopping, hurry}, return_when=asyncio.FIRST_COMPLETED)
-        hurry.cancel()
-        if not stopping.done():
-            stopping.cancel()
-            stopping = asyncio.ensure_future(client.stop(0.0))
-        self.saved = await stopping
 
     # By a fault
 
@@ -193,8 +173,6 @@ def _log(error: Exception) -> None:
     with contextlib.suppress(OSError):
         user_files.make_folder(path.parent)
         with user_files.growing_file(path) as log:
-            if log.tell() > MAX_LOG_BYTES:
-                log.truncate(0)
             log.write(literal(text).encode())
 
 
@@ -202,11 +180,10 @@ def run_to_end(app: Leaving) -> int:
     """Run an app in the terminal, and print its parting words. Returns the exit code. Raises LlamaGymError after a
     fault."""
     app.run()
-    config = app.config
     state = app.run_state
     text = ""
-    if config is not None and state is not None:
-        text = parting_text(config, state, saved=app.saved)
+    if app.config is not None and state is not None:
+        text = parting_text(app.config, state, saved=app.saved)
     if app.fault is not None:
         what = one_line(f"{type(app.fault).__name__}: {app.fault}", 200)
         raise LlamaGymError(
@@ -216,16 +193,6 @@ def run_to_end(app: Leaving) -> int:
         with contextlib.suppress(OSError):  # the terminal may be gone
             echo(text, to=sys.stderr if state is not None and state.failure else sys.stdout)
     return app.return_code or 0
-
-
-def leaving_text(state: RunState, resume_key: str) -> str:
-    """A sentence on a training that is left now."""
-    if not state.is_kept:
-        return "The model is being trained, but no turn has been played yet, so this run has no checkpoint to resume."
-    return (
-        f"The model is being trained. Leaving writes a checkpoint; {resume_key} in the list of runs goes on from it, "
-        f"or --resume --run-dir {state.run_dir}"
-    )
 
 
 def parting_text(config: RunConfig, state: RunState, *, saved: bool = True) -> str:

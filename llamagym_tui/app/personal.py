@@ -1,13 +1,11 @@
 """The user's themes, keys, palette and help, a part of `LlamaGymApp`.
 
-A theme or a key that cannot be used costs a notification, never the start.
+A theme or a file of keys that cannot be used costs a notification, never the start.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
-import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -17,19 +15,14 @@ from typing import Any
 import msgspec
 from textual.actions import ActionParseResult
 from textual.app import App, SystemCommand
-from textual.binding import Binding
 from textual.dom import DOMNode
-from textual.events import Resize
 from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.theme import Theme
-from textual.widget import Widget
 
-from llamagym_tui import screens, user_files
+from llamagym_tui import user_files
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import counted
-from llamagym_tui.screens.widgets.fitted import is_too_small
 from llamagym_tui.screens.widgets.key_bar import is_refused, key_of
 from llamagym_tui.screens.widgets.literal import LiteralLines
 from llamagym_tui.screens.widgets.look import THEMES, readable
@@ -38,12 +31,8 @@ from llamagym_tui.user_files import file_text
 KEYS_FILE = "keys.toml"
 """The file of moved keys, in the configuration folder."""
 COLOURLESS = "ansi-dark"
-DUMB = ("dumb", "unknown")
-"""Values of TERM for a terminal without colours."""
 LONGEST_NOTICE = 600
 """Most characters of a notification, for a small terminal."""
-COPIED_S = 2.0
-"""Seconds of the notification of a copy."""
 
 
 class Keys(msgspec.Struct):
@@ -51,35 +40,6 @@ class Keys(msgspec.Struct):
 
     keys: dict[str, str]
     """Keys with commas between, by the ids of their bindings."""
-
-
-def bindings_of_classes() -> Iterator[list[Binding]]:
-    """The bindings with an id of each class of the app, its screens and their parts."""
-    for module in pkgutil.walk_packages(screens.__path__, f"{screens.__name__}."):
-        importlib.import_module(module.name)
-    kinds: list[type[DOMNode]] = [DOMNode]
-    while kinds:
-        kind = kinds.pop()
-        kinds += kind.__subclasses__()
-        bindings = Binding.make_bindings(vars(kind).get("BINDINGS", ()))
-        yield [binding for binding in bindings if binding.id is not None]
-
-
-def faults_of_keys(moved: Mapping[str, str]) -> Iterator[str]:
-    """A sentence for each moved key that does not exist or that is another action's, too."""
-    known: set[str] = set()
-    for bindings in bindings_of_classes():
-        owners: dict[str, set[str]] = {}
-        for binding in bindings:
-            name = str(binding.id)
-            known.add(name)
-            for key in moved.get(name, binding.key).split(","):
-                owners.setdefault(key.strip(), set()).add(name)
-        for key, names in owners.items():
-            if len(names) > 1 and not names.isdisjoint(moved):
-                yield f"{KEYS_FILE}: {' and '.join(sorted(names))} have the same key, {key}."
-    for name in sorted(set(moved) - known):
-        yield f"{KEYS_FILE} moves the key of {name}, which does not exist."
 
 
 class PersonalApp(App[None]):
@@ -90,26 +50,17 @@ class PersonalApp(App[None]):
     )
     """Without colours the cursor is underlined; the help of the palette has the contrast of text."""
     _literal_lines = LiteralLines()
-    _focused: Widget | None = None
-    """The widget that had the focus before the terminal became too small."""
 
     def __init__(self, *, css_path: Path) -> None:
-        if os.environ.get("TERM") in DUMB and not user_files.browser_session():
-            os.environ["NO_COLOR"] = "1"
         # Textual only greys colours for NO_COLOR; by the terminal's own ones it can leave them out.
         ansi_color = True if "NO_COLOR" in os.environ else None
         super().__init__(css_path=css_path, ansi_color=ansi_color)
-        depth = self.console.color_system
         self._config_dir = user_files.config_dir()
         for theme in THEMES:
             self.register_theme(theme)
         kept = user_files.load_preferences(self._config_dir).theme
-        if self.no_color:
-            self.theme = COLOURLESS
-        elif depth == "standard" and not self._is_ansi(kept):
-            self.theme = (
-                COLOURLESS  # with 16 colours those of a theme would be told apart by chance
-            )
+        if self.no_color or self.console.color_system == "standard":
+            self.theme = COLOURLESS  # 16 colours of a theme would be told apart by chance
         elif kept in self.available_themes:
             self.theme = kept
         else:
@@ -123,15 +74,11 @@ class PersonalApp(App[None]):
         """Use the keys that a person has moved: ``pause = "f5"`` under ``[keys]``, by the ids of bindings."""
         path = self._config_dir / KEYS_FILE
         try:
-            moved = msgspec.toml.decode(file_text(path), type=Keys).keys
+            self.set_keymap(msgspec.toml.decode(file_text(path), type=Keys).keys)
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:
             self.notify(f"{path} cannot be used: {error}", severity="warning", timeout=15)
-            return
-        self.set_keymap(moved)
-        for fault in dict.fromkeys(faults_of_keys(moved)):
-            self.notify(fault, severity="warning", timeout=15)
 
     def _keep_theme(self, theme: Theme) -> None:
         try:
@@ -162,9 +109,8 @@ class PersonalApp(App[None]):
         owner, name, _ = self._parse_action(action, default_namespace or self, namespaces)
         if is_refused(owner, name):
             is_watching = user_files.browser_session() == "watch"
-            self.notify(
-                user_files.ONLY_WATCHES if is_watching else user_files.REFUSED, severity="warning"
-            )
+            why = user_files.ONLY_WATCHES if is_watching else user_files.REFUSED
+            self.notify(why, severity="warning")
             return True
         return await super().run_action(action, default_namespace, namespaces)
 
@@ -175,11 +121,6 @@ class PersonalApp(App[None]):
         """The variables of the theme, with texts that can be read on their grounds."""
         self.theme_variables = readable(super().get_css_variables())
         return self.theme_variables
-
-    def _is_ansi(self, theme: str | None) -> bool:
-        """True if a theme uses the terminal's own colours."""
-        known = self.available_themes.get(theme or "")
-        return known is not None and known.ansi
 
     def notify(self, message: str, *, markup: bool = False, **options: Any) -> None:
         """Notify in one literal line."""
@@ -193,14 +134,6 @@ class PersonalApp(App[None]):
         except LlamaGymError as error:
             self.notify(str(error), severity="error")
 
-    def copy_to_clipboard(self, text: str) -> None:
-        super().copy_to_clipboard(
-            text.encode("utf-8", "replace").decode()
-        )  # a lone surrogate cannot be copied
-        lines = text.count("\n") + 1
-        what = f"{lines:,} lines" if lines > 1 else counted(len(text), "character")
-        self.notify(f"copied {what}", timeout=COPIED_S)
-
     def action_help_quit(self) -> None:
         """Name the key that leaves, after a ctrl+c that copies nothing."""
         self.notify(f"{key_of(self, 'app.quit', 'ctrl+q')} leaves; ctrl+c copies what is selected.")
@@ -213,11 +146,3 @@ class PersonalApp(App[None]):
             self.screen.dismiss()
         else:
             self.push_screen(HelpDialog(self.screen))
-
-    def on_resize(self, event: Resize) -> None:
-        """Keep the focus while the terminal is too small: Textual takes it from hidden widgets."""
-        if is_too_small(event.size):
-            self._focused = self.screen.focused or self._focused
-        elif self._focused is not None:
-            self.call_after_refresh(self._focused.focus)
-            self._focused = None

@@ -1,7 +1,6 @@
 """The dialog of a branch: a new run from a checkpoint of a past one, with other settings or another prompt."""
 
 from pathlib import Path
-from typing import NamedTuple
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -12,7 +11,7 @@ from textual.widgets import Static
 
 from llamagym_tui.config import RunConfig
 from llamagym_tui.config.typed import assigned
-from llamagym_tui.errors import LlamaGymError, UntrustedAgent
+from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.widgets.fields import SentenceInput
 from llamagym_tui.screens.widgets.key_bar import KeyBar
@@ -20,26 +19,8 @@ from llamagym_tui.setup.branch import kept_updates
 from llamagym_tui.setup.run_config import run_config
 
 
-class Branch(NamedTuple):
-    """A new run that begins at a checkpoint of another."""
-
-    of: str
-    """The run and the update, as ``RUN_DIR@UPDATE``."""
-    assignments: list[str]
-    """Other settings, as ``NAME=VALUE``."""
-    system_prompt: str | None
-    """None for the prompt of the run."""
-
-    def config(self) -> RunConfig:
-        """The settings of the new run; raises what `run_config` raises."""
-        given = assigned(self.assignments) | {"parent": self.of}
-        if self.system_prompt is not None:
-            given["system_prompt"] = self.system_prompt
-        return run_config(None, given)
-
-
-class BranchDialog(ModalScreen[Branch | None]):
-    """Dismissed with the chosen branch, or with None."""
+class BranchDialog(ModalScreen[RunConfig | None]):
+    """Dismissed with the settings of the new run, or with None."""
 
     CSS_PATH = "../widgets/dialogs.tcss"
     BINDING_GROUP_TITLE = "What if"
@@ -75,12 +56,10 @@ class BranchDialog(ModalScreen[Branch | None]):
                 severity="error",
             )
             return
-        branch = Branch(f"{self._run_dir}@{update}", settings.split(), prompt or None)
         try:
-            branch.config()
-        except UntrustedAgent:
-            pass  # the app asks for trust
+            given = assigned(settings.split()) | {"parent": f"{self._run_dir}@{update}"}
+            if prompt:
+                given["system_prompt"] = prompt
+            self.dismiss(run_config(None, given))
         except LlamaGymError as error:  # what is typed stays
             self.notify(str(error), severity="error")
-            return
-        self.dismiss(branch)

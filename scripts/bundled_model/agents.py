@@ -8,33 +8,58 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from gymnasium.spaces import Discrete
+
+from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.environment import agent_env
+from llamagym_tui.setup.catalog import find_agent
 from scripts.bundled_model.conditions import Numbers, State
 from scripts.bundled_model.instructions import Instruction, always, either, report
 from scripts.bundled_model.lessons import Chance, Exchange, Lesson, Mark, numbers_in
-from scripts.bundled_model.random_states import RandomStates, random_states
 
 GRIDS = ("frozen_lake", "frozen_lake_8x8", "frozen_lake_slippery", "cliff_walking", "taxi")
 BOXES = ("cart_pole", "mountain_car", "acrobot", "CartPole-v1", "MountainCar-v0", "Acrobot-v1")
 DISCRETE = ("CliffWalking-v1", "Taxi-v4", "FrozenLake-v1")
 WITHOUT = 0.5
 """Share of these lessons without an instruction."""
-
+RANDOM_STEPS = 4000
 
 NAMED = re.compile(r"([a-z]+[12]?|joint angle|joint spin) (\d+)\b")
 
 
 class Known(NamedTuple):
-    world: RandomStates
+    agent: AgentBase
+    states: list[Any]
+    """Observations in which a model can be asked, without playing."""
     features: Numbers
+    """The numbers and words that the observations show."""
+
+
+def random_states(agent: AgentBase) -> list[Any]:
+    """All observations of the agent's environment if they are numbered, else those of random play."""
+    env = agent_env(agent)
+    env.action_space.seed(0)
+    observation, _ = env.reset(seed=0)
+    if isinstance(env.observation_space, Discrete):
+        states: list[Any] = list(range(int(env.observation_space.n)))
+    else:
+        states = []
+        for _ in range(RANDOM_STEPS):
+            states.append(observation)
+            observation, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            if terminated or truncated:
+                observation, _ = env.reset()
+    env.close()
+    return states
 
 
 @cache
 def known(name: str) -> Known:
     """An agent with states of its world, and what these show."""
-    world = random_states(name)
-    agent, states = world
+    agent = find_agent(name)()
+    states = random_states(agent)
     shown = state_of(agent.action_names, agent.format_observation(states[0]))
     numbers: dict[str, tuple[int, int]] = {}
     words: dict[str, set[str]] = {}
@@ -50,7 +75,9 @@ def known(name: str) -> Known:
         for feature, bounds in numbers.items()
         if bounds[0] < bounds[1] and feature in shown
     }
-    return Known(world, Numbers(ranges, {name: sorted(each) for name, each in words.items()}))
+    return Known(
+        agent, states, Numbers(ranges, {name: sorted(each) for name, each in words.items()})
+    )
 
 
 def state_of(actions: Sequence[str], text: str) -> State:
@@ -78,7 +105,7 @@ def marks_of(text: str, state: State, told: Instruction) -> tuple[Mark, ...]:
 
 def lesson(rng: Chance, conversations: int) -> Lesson:
     name = rng.choice(GRIDS[:1] * 2 + GRIDS[1:] * 2 + BOXES * 2 + DISCRETE)
-    (agent, states), features = known(name)
+    agent, states, features = known(name)
     told: Instruction | None = None
     if rng.random() > WITHOUT:
         roll = rng.random()

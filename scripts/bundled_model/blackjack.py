@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 
 from benchmarks.exact_blackjack import CARDS, STATES, State, draw
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from scripts.bundled_model.blackjack_prompts import HELD_OUT
 from scripts.bundled_model.conditions import Condition, Numbers, joined, said
 from scripts.bundled_model.grammar import worded
 from scripts.bundled_model.instructions import Instruction, always, either, filled
@@ -124,11 +123,11 @@ def hand(rng: Chance, rule: Rule | None, made: Instruction | None = None) -> lis
 
 
 def instruction(rng: Chance) -> Instruction:
-    """What to do in which state; none in a wording that the check plays by."""
+    """Draw what to do in which state, in no wording of `KEPT_BACK`."""
     while True:
         kind = rng.choices(list(KINDS), list(KINDS.values()))[0]
         made = kind(rng) if kind in BY_GRAMMAR else told(*kind(rng))
-        if form(made.text) not in HELD_OUT_FORMS:
+        if form(made.text) not in KEPT_BACK:
             return made
 
 
@@ -348,7 +347,54 @@ def _always(rng: Chance) -> Instruction:
 
 
 FEATURES = Numbers({"total": (4, 21), "dealer": (2, 11)}, {})
-HELD_OUT_FORMS = frozenset(form(text) for text in HELD_OUT)
+KEPT_BACK = frozenset(
+    form(text)
+    for text in (
+        "Hit while your total is less than 15.",
+        "Stick if your total is above 13.",
+        "If the total is 16 or lower, hit, else stick.",
+        "Never hit when your total is over 11.",
+        "Only hit below 14.",
+        "Take a card if you have less than 18.",
+        "Keep hitting until you reach 16.",
+        "Stand on 15 and above.",
+        "Draw as long as your hand is below 12.",
+        "Hit on 13 or less.",
+        "Do not hit at 18 or more.",
+        "Please stick with 14 or more.",
+        "Hit under 16, stick from 16 on.",
+        "Stop at 19.",
+        "You should hit when your total is at most 12.",
+        "If you have 15 or more, stick.",
+        "Stay when your total is 13 or higher, otherwise hit.",
+        "Stick unless your total is below 12.",
+        "Hit unless you have at least 17.",
+        "Don't stick below 15.",
+        "Never stick under 13.",
+        "With 16 or more stick, with less hit.",
+        "Total below 14: hit. Total 14 or more: stick.",
+        "If total < 17, hit; else stick.",
+        "If your sum is smaller than 15 take another card.",
+        "Take cards until you have 17.",
+        "Hit only when the total is lower than 11.",
+        "Choose hit if your total is less than 16, choose stick otherwise.",
+        "Stick when you hold 12 or more.",
+        "Whenever your total is under 18, hit.",
+        "Always hit, never stick.",
+        "Just stick.",
+        "Hit every single time.",
+        "Do not take any card.",
+        "Never ever stick.",
+        "Hit if the dealer has 7 or more, else stick.",
+        "Stick when the dealer's card is below 6, otherwise hit.",
+        "If the dealer shows 9 or more, hit; if not, stick.",
+        "Hit when the dealer's card is above 4.",
+        "Hit if your total is below 15 or the dealer shows 10 or more.",
+        "Hit if your total is below 16 and the dealer shows 7 or more, else stick.",
+        "Hit only if you have a usable ace.",
+    )
+)
+"""Sentences that are in no lesson, whatever their numbers."""
 BY_GRAMMAR = {_by_conditions: 10, _limit: 6, _by_numbers: 2, _always: 2}
 KINDS: Mapping[Callable, int] = {
     **BY_GRAMMAR,

@@ -90,19 +90,19 @@ class Numbers(NamedTuple):
     """What each feature of words may be."""
 
 
-Maker = Callable[[Chance, Numbers, bool], Condition]
+Maker = Callable[[Chance, Numbers], Condition]
 
 
-def simple(rng: Chance, of: Numbers, *, held_out: bool = False, kind: str = "") -> Condition:
+def simple(rng: Chance, of: Numbers, *, kind: str = "") -> Condition:
     """A condition on one or two features."""
     if of.words and not kind and rng.random() < (0.3 if of.ranges else 1.0):
-        return _word(rng, of, held_out)
+        return _word(rng, of)
     kinds = ["below", "from", "between", "equals", "nearer"] + (
         ["larger", "same", "sum"] if len(of.ranges) > 1 else []
     )
     weights = [5, 5, 2, 1, 3, 3, 1, 3]
     kind = kind or rng.choices(kinds, weights[: len(kinds)])[0]
-    return MAKERS[kind](rng, of, held_out)
+    return MAKERS[kind](rng, of)
 
 
 def _article(rng: Chance, name: str) -> str:
@@ -119,24 +119,24 @@ def _one(rng: Chance, of: Numbers) -> tuple[str, int, int]:
     return name, *of.ranges[name]
 
 
-def _below(rng: Chance, of: Numbers, held_out: bool) -> Condition:
+def _below(rng: Chance, of: Numbers) -> Condition:
     name, low, high = _one(rng, of)
     n = _inner(rng, low, high)
-    text = said(worded(rng, BELOW, held_out=held_out), x=_article(rng, name), n=n)
+    text = said(worded(rng, BELOW), x=_article(rng, name), n=n)
     return Condition(text, lambda state: int(state[name]) < n, "below", (name, n))
 
 
-def _from(rng: Chance, of: Numbers, held_out: bool) -> Condition:
+def _from(rng: Chance, of: Numbers) -> Condition:
     name, low, high = _one(rng, of)
     n = _inner(rng, low, high)
-    text = said(worded(rng, FROM, held_out=held_out), x=_article(rng, name), n=n)
+    text = said(worded(rng, FROM), x=_article(rng, name), n=n)
     return Condition(text, lambda state: int(state[name]) >= n, "from", (name, n))
 
 
-def _between(rng: Chance, of: Numbers, held_out: bool) -> Condition:
+def _between(rng: Chance, of: Numbers) -> Condition:
     name, low, high = _one(rng, of)
     n, m = sorted((rng.randint(low, high), rng.randint(low, high)))
-    text = said(worded(rng, BETWEEN, held_out=held_out), x=_article(rng, name), n=n, m=m)
+    text = said(worded(rng, BETWEEN), x=_article(rng, name), n=n, m=m)
     return Condition(
         text,
         lambda state: n <= int(state[name]) <= m,
@@ -146,19 +146,19 @@ def _between(rng: Chance, of: Numbers, held_out: bool) -> Condition:
     )
 
 
-def _equals(rng: Chance, of: Numbers, held_out: bool) -> Condition:
+def _equals(rng: Chance, of: Numbers) -> Condition:
     name, low, high = _one(rng, of)
     n = rng.randint(low, high)
-    text = said(worded(rng, EQUALS, held_out=held_out), x=_article(rng, name), n=n)
+    text = said(worded(rng, EQUALS), x=_article(rng, name), n=n)
     return Condition(text, lambda state: int(state[name]) == n, "equals", (name, n))
 
 
-def _nearer(rng: Chance, of: Numbers, held_out: bool) -> Condition:
+def _nearer(rng: Chance, of: Numbers) -> Condition:
     name, low, high = _one(rng, of)
     n, m = rng.randint(low, high), rng.randint(low, high)
     while n == m:
         m = rng.randint(low, high)
-    text = said(worded(rng, NEARER, held_out=held_out), x=_article(rng, name), n=n, m=m)
+    text = said(worded(rng, NEARER), x=_article(rng, name), n=n, m=m)
     return Condition(
         text,
         lambda state: abs(int(state[name]) - n) < abs(int(state[name]) - m),
@@ -176,21 +176,19 @@ def _pair(rng: Chance, of: Numbers) -> tuple[str, str]:
 def _of_pair(kind: str, forms: Sequence[str], holds: Callable[[int, int], bool]) -> Maker:
     """Makes conditions that compare two numbers with each other."""
 
-    def made(rng: Chance, of: Numbers, held_out: bool) -> Condition:
+    def made(rng: Chance, of: Numbers) -> Condition:
         x, y = _pair(rng, of)
-        text = said(worded(rng, forms, held_out=held_out), x=_article(rng, x), y=_article(rng, y))
+        text = said(worded(rng, forms), x=_article(rng, x), y=_article(rng, y))
         return Condition(text, lambda state: holds(int(state[x]), int(state[y])), kind, (x, y))
 
     return made
 
 
-def _sum(rng: Chance, of: Numbers, held_out: bool) -> Condition:
+def _sum(rng: Chance, of: Numbers) -> Condition:
     x, y = _pair(rng, of)
     low, high = (of.ranges[x][at] + of.ranges[y][at] for at in (0, 1))
     n = min(_inner(rng, low, high), 99)
-    text = said(
-        worded(rng, SUM_BELOW, held_out=held_out), x=_article(rng, x), y=_article(rng, y), n=n
-    )
+    text = said(worded(rng, SUM_BELOW), x=_article(rng, x), y=_article(rng, y), n=n)
     return Condition(
         text,
         lambda state: int(state[x]) + int(state[y]) < n,
@@ -200,10 +198,10 @@ def _sum(rng: Chance, of: Numbers, held_out: bool) -> Condition:
     )
 
 
-def _word(rng: Chance, of: Numbers, held_out: bool) -> Condition:
+def _word(rng: Chance, of: Numbers) -> Condition:
     name = rng.choice(list(of.words))
     word = rng.choice(list(of.words[name]))
-    text = said(worded(rng, WORD, held_out=held_out), x=name, w=word)
+    text = said(worded(rng, WORD), x=name, w=word)
     return Condition(text, lambda state: state[name] == word, "word", (name,))
 
 
@@ -213,10 +211,10 @@ MAKERS: Mapping[str, Maker] = {
 }  # fmt: skip
 
 
-def condition(rng: Chance, of: Numbers, *, held_out: bool = False) -> Condition:
+def condition(rng: Chance, of: Numbers) -> Condition:
     """A simple condition, its negation, or two of them joined."""
     roll = rng.random()
-    first = simple(rng, of, held_out=held_out)
+    first = simple(rng, of)
     if roll < 0.7:
         return first
     if roll < 0.8:
@@ -231,7 +229,7 @@ def condition(rng: Chance, of: Numbers, *, held_out: bool = False) -> Condition:
             lambda state: (first.holds(state),),
         )
     kind, forms = ("and", BOTH) if roll < 0.9 else ("or", EITHER)
-    second = simple(rng, of, held_out=held_out)
+    second = simple(rng, of)
     return joined(kind, rng.choice(forms), first, second)
 
 

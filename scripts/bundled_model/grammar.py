@@ -1,7 +1,6 @@
 """A grammar of wordings: words in capitals stand for one of several, so that one form is said in many ways.
 
-Every word stands in many wordings; one wording in eight, by its hash, is kept from the lessons, and the check plays by
-these: new sentences of known words.
+One wording in eight, by its hash, is in no lesson, so that the model meets new sentences of known words.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from zlib import crc32
 from scripts.bundled_model.lessons import Chance
 
 KEPT_FROM_LESSONS = 8
-"""One wording of so many."""
+"""One wording of this many is in no lesson."""
 SYMBOL = re.compile(r"\b[A-Z]{2,}\b")
 
 # {x}, {y}: names of numbers; {n}, {m}: numbers; {w}: a word; {c}: a condition; {a}, {b}: what to do.
@@ -77,20 +76,19 @@ def worded(
     rng: Chance,
     forms: Sequence[str],
     *,
-    held_out: bool = False,
     extra: Mapping[str, Sequence[str]] | None = None,
 ) -> str:
-    """One wording of these forms: one that lessons may have, or one that is kept from them.
+    """Draw a wording of these forms that lessons may have.
 
-    Forms of fewer than two choices are not kept from lessons, so that each word stands in some of them; nor is the
-    plainest one, with which lessons begin.
+    Forms of fewer than two choices are never kept back, so that each word stands in some of them; nor is the plainest
+    wording, with which lessons begin.
     """
     words = {**WORDS, **(extra or {})}
     plainest = expanded(forms[0], lambda choices: choices[0], words)
     while True:
         form = rng.of(forms)
         text = expanded(form, rng.of, words)
-        if (kept(text) and text != plainest and len(SYMBOL.findall(form)) > 1) == held_out:
+        if not is_kept_back(text) or text == plainest or len(SYMBOL.findall(form)) < 2:
             return text
 
 
@@ -101,6 +99,6 @@ def expanded(
     return re.sub(r" +", " ", text).replace(" ,", ",").strip()
 
 
-def kept(text: str) -> bool:
-    """Whether a wording is kept from the lessons."""
+def is_kept_back(text: str) -> bool:
+    """True for a wording that is in no lesson, unless it is one of few."""
     return crc32(text.encode()) % KEPT_FROM_LESSONS == 0

@@ -167,21 +167,16 @@ def either(
     of: Numbers,
     names: Sequence[str],
     *,
-    held_out: bool = False,
     kind: str = "",
     told: Condition | None = None,
 ) -> Instruction:
     """One action where a condition, `told` or a new one, holds, another one where it does not."""
     if told is None:
-        told = (
-            simple(rng, of, held_out=held_out, kind=kind)
-            if kind
-            else condition(rng, of, held_out=held_out)
-        )
+        told = simple(rng, of, kind=kind) if kind else condition(rng, of)
     here, there = rng.sample(range(len(names)), 2)
     does = phrases(rng, names)
     forms = ALONE if len(names) == 2 and rng.random() < 0.4 * rng.variety else EITHER
-    text = filled(worded(rng, forms, held_out=held_out), c=told.text, a=does[here], b=does[there])
+    text = filled(worded(rng, forms), c=told.text, a=does[here], b=does[there])
     return Instruction(
         text,
         lambda state: here if told.holds(state) else there,
@@ -194,11 +189,9 @@ def either(
     )
 
 
-def stepwise(
-    rng: Chance, of: Numbers, names: Sequence[str], *, held_out: bool = False
-) -> Instruction:
+def stepwise(rng: Chance, of: Numbers, names: Sequence[str]) -> Instruction:
     """Three actions by two conditions, the first of which comes first."""
-    first, second = (simple(rng, of, held_out=held_out) for _ in range(2))
+    first, second = (simple(rng, of) for _ in range(2))
     one, two, three = rng.sample(range(len(names)), 3)
     does = phrases(rng, names)
     form = rng.choice(
@@ -228,29 +221,27 @@ def stepwise(
     )
 
 
-def always(rng: Chance, names: Sequence[str], *, held_out: bool = False) -> Instruction:
+def always(rng: Chance, names: Sequence[str]) -> Instruction:
     here, there = rng.sample(range(len(names)), 2)
     does = phrases(rng, names)
     forms = NO if len(names) == 2 and rng.random() < 0.4 * rng.variety else ALWAYS
-    text = filled(worded(rng, forms, held_out=held_out), a=does[here], b=does[there])
+    text = filled(worded(rng, forms), a=does[here], b=does[there])
     return Instruction(
         text, lambda state: here, "always", None, (here, there), (), (does[here], does[there])
     )
 
 
-def report(rng: Chance, of: Numbers, *, held_out: bool = False) -> Instruction:
+def report(rng: Chance, of: Numbers) -> Instruction:
     """The action is one of the numbers, so that each of them reaches the token that decides."""
     name = rng.choice(list(of.ranges))
-    text = filled(worded(rng, REPORT, held_out=held_out), x=name)
+    text = filled(worded(rng, REPORT), x=name)
     return Instruction(text, lambda state: int(state[name]), "report", of=(name,))
 
 
-def follow(
-    rng: Chance, words: Mapping[str, Sequence[str]], names: Sequence[str], *, held_out: bool = False
-) -> Instruction:
+def follow(rng: Chance, words: Mapping[str, Sequence[str]], names: Sequence[str]) -> Instruction:
     """Take the action at whose name a word stands; the first one of these, if it is at several or none."""
     word = rng.choice(sorted({word for each in words.values() for word in each}))
-    text = filled(worded(rng, FOLLOW, held_out=held_out), w=word)
+    text = filled(worded(rng, FOLLOW), w=word)
 
     def act(state: State) -> int:
         return next((at for at, name in enumerate(names) if state.get(name) == word), 0)

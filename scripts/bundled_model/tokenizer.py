@@ -23,12 +23,12 @@ TEMPLATE = (
 )
 
 
-def train_tokenizer(seed: int, *, has_blackjack: bool = True) -> PreTrainedTokenizerFast:
+def train_tokenizer(seed: int) -> PreTrainedTokenizerFast:
     """A tokenizer for the lessons, and for any bytes."""
     rng = Chance(seed)
     texts = []
     for _ in range(6000):
-        made = lesson(rng, 1, has_blackjack=has_blackjack)
+        made = lesson(rng, 1)
         texts += [
             made.system_prompt,
             *(part for turns in made.conversations for turn in turns for part in turn[:2]),

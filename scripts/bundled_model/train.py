@@ -1,8 +1,10 @@
 """Training the bundled model from random weights.
 
-Two processes of one thread each, with the mean of their gradients; Muon for the layers' matrices. Cross-entropy is on
-replies and on what `readers` read. Lessons begin easy and in few words, and become harder as fast as they are learnt.
-What was done is kept every few minutes, and training goes on from there.
+Two processes of one thread each share the mean of their gradients. Muon trains the layers' matrices. Cross-entropy is
+on replies and on what `Heads` read: what each word means on the way from an instruction to an action. Without them,
+rules of two look-ups and a comparison stay at chance; with them they are learnt in minutes. Lessons begin easy and in
+few words, and become harder as fast as they are learnt. The state is kept every few minutes, and training goes on from
+it.
 """
 
 from __future__ import annotations
@@ -21,9 +23,8 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from scripts.bundled_model.batches import Batch, batches
 from scripts.bundled_model.beginning import HIDDEN, new_model
-from scripts.bundled_model.lessons import Chance
+from scripts.bundled_model.lessons import MOST_HINTS, MOST_VALUES, Chance, Mark
 from scripts.bundled_model.mixture import lesson
-from scripts.bundled_model.readers import Heads
 
 PROMPTS_PER_STEP = 12
 CONVERSATIONS_PER_PROMPT = 10
@@ -46,6 +47,52 @@ WARMUP_STEPS = 100
 KEPT_EVERY = 250
 """Steps between two states from which training can go on."""
 
+# The weights of the auxiliary heads' losses.
+VALUE_WEIGHT = 0.2
+HINT_WEIGHT = 1.0
+MARK_WEIGHT = 1.0
+
+
+class Readers(nn.Module):
+    """Linear readers of hidden states, one for each place of a tuple of words; dropped after training."""
+
+    def __init__(self, hidden: int, places: int) -> None:
+        super().__init__()
+        self.read = nn.ModuleList([nn.Linear(hidden, hidden, bias=False) for _ in range(places)])
+
+    def loss(
+        self, hidden: Tensor, wanted: list[tuple[int, int, tuple[int, ...]]], head: nn.Module
+    ) -> Tensor:
+        """() mean over places of the mean cross-entropy of (row, column, tokens); (B, T, D) hidden states."""
+        losses = []
+        for place, read in enumerate(self.read):
+            at = [
+                (row, column, tokens[place])
+                for row, column, tokens in wanted
+                if len(tokens) > place and tokens[place] >= 0
+            ]
+            if at:
+                rows, columns, ids = torch.tensor(at).T
+                losses.append(nn.functional.cross_entropy(head(read(hidden[rows, columns])), ids))
+        return torch.stack([*losses, torch.zeros(())]).sum() / max(len(losses), 1)
+
+
+class Heads(nn.Module):
+    """What reads the values, hints and marks of a batch off its hidden states."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.values = Readers(hidden, MOST_VALUES)
+        self.hints = Readers(hidden, MOST_HINTS)
+        self.marks = Readers(hidden, len(Mark._fields) - 1)
+
+    def loss(self, hidden: Tensor, batch: Batch, head: nn.Module) -> Tensor:
+        return (
+            VALUE_WEIGHT * self.values.loss(hidden, batch.values, head)
+            + HINT_WEIGHT * self.hints.loss(hidden, batch.hints, head)
+            + MARK_WEIGHT * self.marks.loss(hidden, batch.marks, head)
+        )
+
 
 def train(
     tokenizer: PreTrainedTokenizerFast,
@@ -53,12 +100,11 @@ def train(
     seed: int,
     folder: Path,
     steps: int = STEPS,
-    has_blackjack: bool = True,
 ) -> LlamaForCausalLM:
     """Train from random weights, or go on from what `folder` keeps: one process of one thread for each core."""
     with tempfile.TemporaryDirectory() as meeting:
-        what = (tokenizer, seed, folder / KEPT, steps, has_blackjack)
-        mp.spawn(_train, (f"{meeting}/processes", *what), nprocs=PROCESSES)
+        arguments = (f"{meeting}/processes", tokenizer, seed, folder / KEPT, steps)
+        mp.spawn(_train, arguments, nprocs=PROCESSES)
     model = new_model(tokenizer, seed)
     model.load_state_dict(torch.load(folder / KEPT, weights_only=True)["model"])
     return model.eval()
@@ -71,7 +117,6 @@ def _train(
     seed: int,
     kept: Path,
     steps: int,
-    has_blackjack: bool,
 ) -> None:
     """Train on every second lesson, with the mean of all processes' gradients: all keep the same weights."""
     torch.set_num_threads(1)
@@ -93,7 +138,7 @@ def _train(
         pace = min(1.0, max(pace + (loss < LEARNT) * PACE, (step / steps - 0.1) / 0.4))
         rng = Chance(f"{seed} {step} {process}", max(LEAST_VARIETY, pace))
         lessons = [
-            lesson(rng, CONVERSATIONS_PER_PROMPT, easy=1 - pace, has_blackjack=has_blackjack)
+            lesson(rng, CONVERSATIONS_PER_PROMPT, easy=1 - pace)
             for _ in range(PROMPTS_PER_STEP // PROCESSES)
         ]
         sums = torch.zeros(2)

@@ -170,20 +170,18 @@ FORMS_OF_UNNAMED: tuple[Callable[[State], str], ...] = (
 )
 
 
-def instruction(
-    rng: Chance, world: World, *, held_out: bool = False, easy: bool = False
-) -> Instruction:
+def instruction(rng: Chance, world: World, *, easy: bool = False) -> Instruction:
     roll = rng.random()
     if roll < REPORTS:
-        return report(rng, world.features, held_out=held_out)
+        return report(rng, world.features)
     if roll < 0.3 and world.around:
-        return follow(rng, world.words, world.names, held_out=held_out)
+        return follow(rng, world.words, world.names)
     if not easy and roll < 0.4 and len(world.names) > 2:
-        return stepwise(rng, world.features, world.names, held_out=held_out)
+        return stepwise(rng, world.features, world.names)
     if roll < (0.3 if easy else 0.5):
-        return always(rng, world.names, held_out=held_out)
+        return always(rng, world.names)
     kind = rng.choice(("below", "from")) if easy else ""
-    return either(rng, world.features, world.names, held_out=held_out, kind=kind)
+    return either(rng, world.features, world.names, kind=kind)
 
 
 def lesson(rng: Chance, conversations: int, *, easy: bool = False) -> Lesson:

@@ -48,8 +48,7 @@ def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLORTERM", "truecolor")
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr(chart, "CHART_S", CHART_S)
-    for name in ("PAINT_S", "PAINT_FLOOD_S"):
-        monkeypatch.setattr(app, name, PAINT_S)
+    monkeypatch.setattr(app, "PAINT_S", PAINT_S)
     for field in (Input, TextArea):
         monkeypatch.setattr(field, "cursor_blink", False, raising=False)
 

@@ -9,15 +9,12 @@ from textual.command import CommandPalette
 from textual.widgets import OptionList
 
 from llamagym_tui import user_files
-from llamagym_tui.app import personal
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.commands import Pause, Resume, SaveCheckpoint
-from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import (
-    PATIENCE_S,
     is_drawn,
     notices,
     reaches,
@@ -58,34 +55,6 @@ async def test_a_moved_key_does_what_the_old_one_did_and_is_shown(
         await sees(pilot, "Paused. f5 resumes.")
         await pilot.press("f5", "f6")
         await until(pilot, lambda: client.sent == [Pause(), Resume(), SaveCheckpoint()])
-
-
-@pytest.mark.parametrize("text", ["[keys\n", "[keys]\npause = 5\n"])
-async def test_a_broken_file_of_keys_does_not_keep_the_app_from_starting(
-    make_app: MakeApp, config_dir: Path, text: str
-):
-    write_keys(config_dir, text)
-    app = make_app()
-    async with app.run_test(size=LARGE) as pilot:
-        await sees(pilot, "space Pause")
-        assert len(notices(app)) == 1
-
-
-async def test_a_key_that_does_not_exist_is_told(make_app: MakeApp, config_dir: Path):
-    write_keys(config_dir, '[keys]\npause = "f5"\n"map.up" = "w"\npuase = "f6"\n')
-    app = make_app()
-    async with rolling_out(app, LARGE) as pilot:
-        await until(pilot, lambda: notices(app), "a notice")
-        assert notices(app) == ["keys.toml moves the key of puase, which does not exist."]
-
-
-async def test_two_actions_with_one_key_are_told(make_app: MakeApp, config_dir: Path):
-    write_keys(config_dir, '[keys]\npause = "t"\n')
-    app = make_app()
-    async with rolling_out(app, LARGE) as pilot:
-        await pilot.press("x")
-        await until(pilot, lambda: notices(app), "a notice")
-        assert notices(app) == ["keys.toml: mode and pause have the same key, t."]
 
 
 async def test_the_palette_lists_what_can_be_done_now_and_does_it(make_app: MakeApp):
@@ -190,7 +159,7 @@ async def test_every_part_is_drawn_in_the_terminals_own_colours(
         assert colour_types(app) <= {"DEFAULT", "STANDARD"}
 
 
-@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1")])
 async def test_no_color_and_a_dumb_terminal_leave_no_colour(
     make_app: MakeApp, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ):
@@ -231,16 +200,6 @@ async def test_where_room_is_short_help_and_quit_stay_in_the_key_bar(make_app: M
         await sees(pilot, "Paused.")
 
 
-async def test_the_focus_survives_a_terminal_that_is_too_small(make_app: MakeApp):
-    app = make_app()
-    async with rolling_out(app, SMALL) as pilot:
-        assert isinstance(app.focused, ConversationView)
-        await pilot.resize_terminal(30, 8)
-        await sees(pilot, "too small")
-        await pilot.resize_terminal(*SMALL)
-        await until(pilot, lambda: isinstance(app.focused, ConversationView))
-
-
 async def test_the_first_start_ever_names_the_keys_to_begin_with():
     for greeted in (True, False):
         app = LlamaGymApp(
@@ -250,25 +209,3 @@ async def test_the_first_start_ever_names_the_keys_to_begin_with():
             await sees(pilot, "rolling out · episode")
             assert bool(notices(app)) == greeted
             assert not greeted or "space pauses" in notices(app)[0]
-
-
-async def test_what_is_copied_is_told(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(personal, "COPIED_S", PATIENCE_S)
-    app = make_app()
-    async with app.run_test(size=SMALL, notifications=True) as pilot:
-        app.copy_to_clipboard("hit\ud800\nstick")
-        await sees(pilot, "copied 2 lines")
-        app.copy_to_clipboard("hit")
-        await sees(pilot, "copied 3 characters")
-    assert app.clipboard == "hit"
-
-
-async def test_ctrl_c_where_nothing_is_selected_names_the_key_that_leaves(
-    make_app: MakeApp, config_dir: Path
-):
-    write_keys(config_dir, '[keys]\n"app.quit" = "f10"\n')
-    app = make_app()
-    async with rolling_out(app, SMALL) as pilot:
-        await pilot.press("ctrl+c")
-        await until(pilot, lambda: notices(app), "a notice")
-        assert notices(app) == ["f10 leaves; ctrl+c copies what is selected."]

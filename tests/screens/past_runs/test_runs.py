@@ -300,10 +300,7 @@ async def test_beside_a_run_that_is_open_past_runs_are_looked_at_and_compared_al
         assert app.run_state.live
 
 
-@pytest.mark.parametrize(("key", "agrees"), [("y", True), ("enter", False)])
-async def test_a_runs_own_agent_file_is_executed_after_a_question_only(
-    tmp_path: Path, key: str, agrees: bool
-) -> None:
+async def test_a_runs_own_agent_file_is_not_executed_before_it_is_trusted(tmp_path: Path) -> None:
     evil = tmp_path / "evil.py"
     evil.write_text("raise RuntimeError('executed')", encoding="utf-8")
     run("foreign", 0, 12, checkpoint=True, agent=str(evil))
@@ -311,11 +308,7 @@ async def test_a_runs_own_agent_file_is_executed_after_a_question_only(
     async with app.run_test(size=SIZE) as pilot:
         await runs_of(pilot)
         await pilot.press("r")
-        await sees(pilot, "execute this code?")
-        assert "evil.py" in shown(pilot)
-        assert "SHA-256" in shown(pilot)
-        await pilot.press(key)
-        await until(
-            pilot, lambda: isinstance(app.screen, PlaygroundScreen if agrees else HomeScreen)
-        )
-        assert (app.config is not None) == agrees
+        await until(pilot, lambda: notices(app), "a notice")
+        assert "evil.py" in notices(app)[0]
+        assert "--trust-agent" in notices(app)[0]
+        assert app.config is None

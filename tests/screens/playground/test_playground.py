@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 from textual.widgets import TextArea
 
-from llamagym_tui.app.app import FLOOD, PAINT_FLOOD_S, PAINT_S
 from llamagym_tui.app.leaving import log_path
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode, SetSystemPrompt
 from llamagym_tui.protocol.events import (
@@ -254,42 +252,3 @@ async def test_what_takes_seconds_stands_under_the_header_with_the_time_left(mak
             WarmStartProgressed(step=3, steps=96, loss=0.5, left_s=61.0),
         )
         await sees(pilot, "warm start: step 3 of 96, loss 0.500, 61 s left")
-
-
-@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
-async def test_dropped_episodes_stand_among_the_figures(make_app: MakeApp, size: tuple[int, int]):
-    client = fakes.FakeClient()
-    async with make_app(client).run_test(size=size) as pilot:
-        await sees(pilot, "first update after")
-        assert "dropped" not in shown(pilot)
-        client.emit(fakes.counted([1.0], 9, dropped=3))
-        await until(pilot, lambda: re.search("dropped +3|3 dropped", shown(pilot)))
-        client.emit(*list(fakes.learning(4))[-1:])
-        await sees(pilot, "update")
-        assert re.search("dropped +3|3 dropped", shown(pilot))
-
-
-async def test_a_flood_of_events_is_painted_twice_a_second(
-    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
-):
-    # As they are for a person.
-    monkeypatch.setattr("llamagym_tui.app.app.PAINT_S", PAINT_S)
-    monkeypatch.setattr("llamagym_tui.app.app.PAINT_FLOOD_S", PAINT_FLOOD_S)
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
-
-    def wait_s(events: int) -> float:
-        """Seconds to the next painting, where so many events came before the last one."""
-        assert app.run_state is not None
-        app._paint()
-        for _ in range(events):
-            app._take_in(app.run_state)
-        app._paint()
-        app._take_in(app.run_state)
-        assert app._paint_timer is not None
-        return app._paint_timer._interval
-
-    async with app.run_test(size=SMALL) as pilot:
-        await until(pilot, lambda: app.run_state is not None)
-        assert wait_s(FLOOD - 1) == PAINT_S
-        assert wait_s(FLOOD) == PAINT_FLOOD_S
-        assert wait_s(0) == PAINT_S
