@@ -250,12 +250,6 @@ class TurnInspected(Event, frozen=True, kw_only=True):
     """The tokens of the reply, its end included if it was sampled."""
     after: list[ContextToken] = []
     """The template's and the next observation's first tokens, as far as they are there."""
-    conversation: int = 0
-    """Tokens that the update computes in one row with the reply, up to now."""
-    with_loss: int = 0
-    """Those among them on which the loss is, by the mask."""
-    sampled: int = 0
-    """Those among them whose sampling is kept to be trained on: as many, or the mask is wrong."""
     choice: Decision | None = None
     """The one decision, where the reply was chosen whole by its score; its tokens are none then."""
     replies: list[ScoredReply] = []

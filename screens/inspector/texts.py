@@ -89,10 +89,7 @@ def headline(inspection: Inspection, episode: int, turn: int, *, is_live: bool) 
             awaited = "requested; the trainer answers between two steps."
         return f"{name}: {one_line(inspection.why_not(episode, turn)) or awaited}"
     policies = f"sampled by policy {found.sampled_by:,}, now policy {found.policy:,}"
-    loss = f"{found.with_loss:,} of {found.conversation:,} tokens carry loss"
-    if found.with_loss != found.sampled:
-        loss += f", but {found.sampled:,} should: this is a fault of ours"
-    return f"{name}, {policies}: {_verdict(found)} {loss}."
+    return f"{name}, {policies}: {_verdict(found)}"
 
 
 def status(inspection: Inspection, episode: int, turn: int) -> str:

@@ -88,9 +88,6 @@ def told(episode: int, turn: int, **changes: object) -> TurnInspected:
         "before": context("Your total: 12. Dealer shows: 10.\n"),
         "tokens": TOKENS,
         "after": context("\nYour total: 19."),
-        "conversation": 58,
-        "with_loss": 4,
-        "sampled": 4,
         **changes,
     }
     return TurnInspected(episode=episode, turn=turn, **fields)  # type: ignore[arg-type]

@@ -6,7 +6,6 @@ It scores a reply under the policy as it is now and adds what was kept; it chang
 import logging
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,7 +13,6 @@ from torch import Tensor
 from llamagym_tui.engine.learning.inspection import Earned, UsedBatch, is_clipped
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.scoring import reply_logprobs
-from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.decisions import score_logprobs
 from llamagym_tui.engine.policy.policy import Policy
@@ -40,26 +38,11 @@ BEFORE = 64
 """Tokens reported before a reply."""
 AFTER = 24
 """Tokens reported after it."""
-PLACES_AT_ONCE = 32
-"""Tokens whose logits over the vocabulary are held at once."""
 log = logging.getLogger(__name__)
 
 
-class _Place(NamedTuple):
-    """Where a turn stands."""
-
-    trajectory: Trajectory
-    number: int
-    """Index of the turn in its episode."""
-    segment: Segment
-    turn: Turn
-
-
-class _Chosen(NamedTuple):
-    """The report of a reply that was chosen whole."""
-
-    decision: Decision
-    replies: list[ScoredReply]
+class _Unknown(Exception):
+    """A reply is not there to be inspected; the message says why."""
 
 
 class ReplyInspector:
@@ -69,80 +52,57 @@ class ReplyInspector:
         self._rollout = rollout
 
     @own_torch()
+    @torch.no_grad()
     def inspect(self, episode: int, turn: int) -> TurnInspected:
         """The report of a reply, or why there is none; episode and turn count from 0."""
-        stage: Stage = "trained"
-        batch: UsedBatch | None = None
-        if used := self._used(episode, turn):
-            batch, trajectory = used
-        elif recalled := self._rollout.recall(episode):
-            trajectory, stage = recalled
-        else:
-            return TurnInspected(episode=episode, turn=turn, why_not=_not_kept(episode))
-        place = _place(trajectory, turn)
-        if place is None:
-            is_earlier = turn < len(trajectory.earlier)
-            why_not = _not_kept(episode) if is_earlier else f"Reply {turn + 1} has not come yet."
-            return TurnInspected(episode=episode, turn=turn, why_not=why_not)
         try:
-            return self._inspected(episode, place, stage, batch)
+            return self._inspected(episode, turn)
+        except _Unknown as error:
+            why_not = f"{error}"
         except Exception as error:  # its forward is not the run's: memory may be short for it alone
             log.exception("a reply was not inspected")
-            return TurnInspected(
-                episode=episode, turn=turn, why_not=f"{type(error).__name__}: {error}."
-            )
+            why_not = f"{type(error).__name__}: {error}."
+        return TurnInspected(episode=episode, turn=turn, why_not=why_not)
 
-    def _used(self, episode: int, turn: int) -> tuple[UsedBatch, Trajectory] | None:
-        """A turn's episode and the batch of it that an update used, the last one first; None: none did."""
-        for batch in reversed(self._learner.used):
-            for trajectory in batch.trajectories:
-                if trajectory.episode == episode and _has(trajectory, turn):
-                    return batch, trajectory
-        return None
-
-    @torch.no_grad()
-    def _inspected(
-        self, episode: int, place: _Place, stage: Stage, used: UsedBatch | None
-    ) -> TurnInspected:
-        trajectory, number, segment, turn = place
-        if used:
-            temperature = used.temperature
-            clip_range = used.clip_range
-            credit = used.credit
-            learner = used.learner
-        else:
-            temperature = self._policy.generation.temperature
-            clip_range = self._learner.config.clip_range
-            credit = self._learner.config.credit
-            learner = self._learner.config.learner
+    def _inspected(self, episode: int, number: int) -> TurnInspected:
+        used, trajectory, stage = self._found(episode, number)
+        segment, turn = _place(trajectory, number)
+        settings = used or self._learner.config
+        generation = self._policy.generation
+        temperature = used.temperature if used else generation.temperature
         earned: list[Earned] = []
         groups: list[PeerGroup] = []
         if used and turn.is_trained:
-            earned = used.earned(trajectory, number - len(trajectory.earlier))
-            peers = used.peers(trajectory, number - len(trajectory.earlier))
-            groups = [PeerGroup(**each._asdict()) for each in peers]
-        model = self._policy.model
-        row = [*segment.prefix, *segment.ids[: turn.end - 1]]
-        behind_prefix = slice(len(segment.prefix), None)
-        encoded = model.backbone.encode_rows([row]).picked(slice(None), behind_prefix)
-        values: list[float | None] = [None] * (turn.end - turn.start)
-        if self._policy.has_critic:
-            values = model.v_head(encoded.hidden[0, turn.start - 1 :]).tolist()
-        if credit == "turn":
+            at = number - len(trajectory.earlier)
+            earned = used.earned(trajectory, at)
+            groups = [PeerGroup(**each._asdict()) for each in used.peers(trajectory, at)]
+        logits, values = self._forward(segment, turn)
+        if settings.credit == "turn":
             values = values[:1] * len(values)  # the value before the first token is that of all
+        new = logits.log_softmax(-1)
+        decisions = []
+        choice = None
+        replies: list[ScoredReply] = []
         if turn.choice is None:
-            chosen = None
-            tokens = self._tokens(place, encoded, temperature, values, earned, clip_range)
+            new = (logits / temperature).log_softmax(-1)
         else:
-            used_for = earned[0] if earned else None
-            chosen = self._chosen(place, turn.choice, temperature, values[0], used_for, clip_range)
-            # The reply was chosen whole: its tokens are no decisions.
-            tokens = self._tokens(place, encoded, 1.0, [], [], clip_range)
-        with_loss = 0
-        sampled = 0
-        if stage != "inference":
-            with_loss = sum(segment.mask)
-            sampled = sum(len(each.logprobs) for each in segment.turns if each.is_trained)
+            logprobs, replies = self._scored(segment, turn, turn.choice, temperature)
+            choice = _decision(
+                turn.choice.logprob,
+                logprobs[turn.choice.chosen],
+                values[0],
+                earned[0] if earned else None,
+                settings.clip_range,
+            )
+        ids = segment.ids[turn.start : turn.end]
+        for index, token in enumerate(ids):
+            old = turn.logprobs[index] if turn.is_trained else None
+            logprob = float(new[index, token])
+            if turn.choice is not None:  # it was chosen whole: its tokens are no decisions
+                decisions.append(Decision(old=old, new=logprob))
+            else:
+                aim = earned[index] if earned else None
+                decisions.append(_decision(old, logprob, values[index], aim, settings.clip_range))
         return TurnInspected(
             episode=episode,
             turn=number,
@@ -151,83 +111,89 @@ class ReplyInspector:
             said_by_policy=turn.is_trained,
             sampled_by=trajectory.policy_version,
             policy=self._policy.version,
-            clip_range=clip_range,
-            credit=credit,
-            learner=learner,
+            clip_range=settings.clip_range,
+            credit=settings.credit,
+            learner=settings.learner,
             groups=groups,
             temperature=temperature,
             before=self._before(segment, turn),
-            tokens=tokens,
+            tokens=self._tokens(ids, turn, new, decisions),
             after=self._after(segment, turn),
-            conversation=len(segment.prefix) + len(segment.ids),
-            with_loss=with_loss,
-            sampled=sampled,
-            choice=chosen.decision if chosen else None,
-            replies=chosen.replies if chosen else [],
+            choice=choice,
+            replies=replies,
         )
 
-    def _chosen(
-        self,
-        place: _Place,
-        choice: Choice,
-        temperature: float,
-        value: float | None,
-        earned: Earned | None,
-        clip_range: float,
-    ) -> _Chosen:
-        """A reply that was chosen by its score, among those that it was chosen from."""
-        segment = place.segment
-        prompt = Opening(segment.prefix, tuple(segment.ids[: place.turn.start]))
-        trie = self._policy.trie_of(place.turn.actions)
+    def _found(self, episode: int, turn: int) -> tuple[UsedBatch | None, Trajectory, Stage]:
+        """A turn's part of its episode, and the last update's batch that it was in, if any.
+
+        Raises:
+            _Unknown: it is not kept.
+        """
+        for batch in reversed(self._learner.used):
+            for trajectory in batch.trajectories:
+                if trajectory.episode == episode and _has(trajectory, turn):
+                    return batch, trajectory, "trained"
+        recalled = self._rollout.recall(episode)
+        if recalled is None or turn < len(recalled[0].earlier):
+            raise _Unknown(
+                f"The tokens of episode {episode:,} are not kept: only those of the last two batches, of the batch under "
+                "way, and of some episodes that were watched in inference mode are."
+            )
+        return None, *recalled
+
+    def _forward(self, segment: Segment, turn: Turn) -> tuple[Tensor, list[float | None]]:
+        """(T, V) logits of a reply's tokens, and the value before each; None without a critic."""
+        row = [*segment.prefix, *segment.ids[: turn.end - 1]]
+        behind_prefix = slice(len(segment.prefix), None)
+        backbone = self._policy.model.backbone
+        encoded = backbone.encode_rows([row]).picked(slice(None), behind_prefix)
+        places = torch.arange(turn.start - 1, turn.end - 1, device=encoded.hidden.device)
+        values: list[float | None] = [None] * len(places)
+        if self._policy.has_critic:
+            values = self._policy.model.v_head(encoded.hidden[0, turn.start - 1 :]).tolist()
+        return encoded.logits_at(torch.zeros_like(places), places), values
+
+    def _scored(
+        self, segment: Segment, turn: Turn, choice: Choice, temperature: float
+    ) -> tuple[list[float], list[ScoredReply]]:
+        """Log-probabilities of the replies among which one was chosen, and the most probable of them."""
+        prompt = Opening(segment.prefix, tuple(segment.ids[: turn.start]))
+        trie = self._policy.trie_of(turn.actions)
         if trie.replies != choice.replies:
             trie = ActionTrie(choice.replies)
         sums = reply_logprobs(self._policy, [prompt], trie)[0]
         divisors = torch.tensor(choice.divisors, device=sums.device)  # those of then
         scores = (sums / divisors).tolist()
         logprobs = score_logprobs(sums, divisors, temperature).tolist()
-        new = logprobs[choice.chosen]
-        decision = _decision(choice.logprob, new, value, earned, clip_range)
-        return _Chosen(decision, self._replies(choice, scores, logprobs))
+        kept = sorted(range(len(logprobs)), key=lambda reply: -logprobs[reply])[:MOST_REPLIES]
+        if choice.chosen not in kept:
+            kept[-1] = choice.chosen
+        return logprobs, [
+            ScoredReply(
+                text=self._policy.chat.text(choice.replies[reply]),
+                score=scores[reply],
+                probability=math.exp(logprobs[reply]),
+                chosen=reply == choice.chosen,
+            )
+            for reply in kept
+        ]
 
     def _tokens(
-        self,
-        place: _Place,
-        encoded: Encoded,
-        temperature: float,
-        values: Sequence[float | None],
-        earned: list[Earned],
-        clip_range: float,
+        self, ids: Sequence[int], turn: Turn, logprobs: Tensor, decisions: Sequence[Decision]
     ) -> list[InspectedToken]:
-        """Each token of a reply, of which all that stands before it is encoded; without `values` none is a decision."""
-        turn = place.turn
-        ids = place.segment.ids[turn.start : turn.end]
         continuations = self._policy.trie_of(turn.actions).continuations(ids)
-        places = torch.arange(turn.start - 1, turn.end - 1, device=encoded.hidden.device)
-        found: list[InspectedToken] = []
-        for part in places.split(PLACES_AT_ONCE):
-            logits = encoded.logits_at(torch.zeros_like(part), part)
-            for logprobs in (logits / temperature).log_softmax(-1):
-                at = len(found)
-                token = ids[at]
-                number = at if turn.is_trained else None
-                decision = _decision(
-                    old=None if number is None else turn.logprobs[number],
-                    new=float(logprobs[token]),
-                    value_now=values[at] if values else None,
-                    earned=earned[number] if earned and number is not None else None,
-                    clip_range=clip_range,
-                    decides=bool(values),
+        found = []
+        for index, token in enumerate(ids):
+            # Past the place where a reply leaves the admissible ones nothing continues it.
+            admissible = continuations[index] if index < len(continuations) else ()
+            found.append(
+                InspectedToken(
+                    token=token,
+                    text=self._text(token),
+                    decision=decisions[index],
+                    alternatives=self._alternatives(logprobs[index], token, admissible),
                 )
-                # Past the place where a reply leaves the admissible ones nothing continues it.
-                admissible = continuations[at] if at < len(continuations) else ()
-                found.append(
-                    InspectedToken(
-                        token=token,
-                        text=self._text(token),
-                        decision=decision,
-                        alternatives=self._alternatives(logprobs, token, admissible),
-                    )
-                )
+            )
         return found
 
     def _alternatives(
@@ -245,32 +211,14 @@ class ReplyInspector:
             for token, share in sorted(shares.items(), key=lambda each: (-each[1], each[0]))
         ]
 
-    def _replies(
-        self, choice: Choice, scores: list[float], logprobs: list[float]
-    ) -> list[ScoredReply]:
-        kept = sorted(range(len(logprobs)), key=lambda reply: -logprobs[reply])[:MOST_REPLIES]
-        if choice.chosen not in kept:
-            kept[-1] = choice.chosen
-        return [
-            ScoredReply(
-                text=self._policy.chat.text(choice.replies[reply]),
-                score=scores[reply],
-                probability=math.exp(logprobs[reply]),
-                chosen=reply == choice.chosen,
-            )
-            for reply in kept
-        ]
-
     def _before(self, segment: Segment, turn: Turn) -> list[ContextToken]:
         ids = list(segment.prefix) + segment.ids[: turn.start]
         trained = [False] * len(segment.prefix) + segment.mask[: turn.start]
         return self._context(ids[-BEFORE:], trained[-BEFORE:])
 
     def _after(self, segment: Segment, turn: Turn) -> list[ContextToken]:
-        end = turn.end + AFTER
-        for other in segment.turns:
-            if other.start >= turn.end:
-                end = min(end, other.start)
+        later = [other.start for other in segment.turns if other.start >= turn.end]
+        end = min([turn.end + AFTER, *later])
         return self._context(segment.ids[turn.end : end], segment.mask[turn.end : end])
 
     def _context(self, ids: list[int], trained: list[bool]) -> list[ContextToken]:
@@ -296,14 +244,14 @@ def _has(trajectory: Trajectory, turn: int) -> bool:
     return not trajectory.goes_on or turn < first + len(trajectory.turns)
 
 
-def _place(trajectory: Trajectory, number: int) -> _Place | None:
-    """Where a turn of an episode stands; None: there is none of that number."""
+def _place(trajectory: Trajectory, number: int) -> tuple[Segment, Turn]:
+    """The segment of a turn, and the turn. Raises _Unknown: there is none of that number."""
     first = len(trajectory.earlier)
     for segment in trajectory.segments:
         if first <= number < first + len(segment.turns):
-            return _Place(trajectory, number, segment, segment.turns[number - first])
+            return segment, segment.turns[number - first]
         first += len(segment.turns)
-    return None
+    raise _Unknown(f"Reply {number + 1} has not come yet.")
 
 
 def _decision(
@@ -312,35 +260,23 @@ def _decision(
     value_now: float | None,
     earned: Earned | None,
     clip_range: float,
-    *,
-    decides: bool = True,
 ) -> Decision:
-    """Log-probabilities, and what an update made of them; one that is no decision by itself has no ratio."""
-    ratio = None
-    if old is not None and decides:
-        ratio = _ratio(new - old)
-    clipped = None
-    if ratio is not None and earned is not None:
-        clipped = is_clipped(ratio, earned.advantage, clip_range)
+    """Log-probabilities, and what an update made of them."""
+    ratio = None if old is None else _ratio(new - old)
+    if earned is None:
+        return Decision(old=old, new=new, ratio=ratio, value_now=value_now)
     return Decision(
         old=old,
         new=new,
         ratio=ratio,
-        clipped=clipped,
-        value=earned.value if earned else None,
+        clipped=None if ratio is None else is_clipped(ratio, earned.advantage, clip_range),
+        value=earned.value,
         value_now=value_now,
-        target=earned.target if earned else None,
-        advantage=earned.advantage if earned else None,
+        target=earned.target,
+        advantage=earned.advantage,
     )
 
 
 def _ratio(log_ratio: float) -> float:
     """exp of it; infinite where that has no number."""
     return math.exp(log_ratio) if log_ratio < 700 else math.inf
-
-
-def _not_kept(episode: int) -> str:
-    return (
-        f"The tokens of episode {episode:,} are not kept: those of the last two batches are, those of the batch under "
-        "way, and those of some episodes that were watched in inference mode."
-    )
