@@ -49,8 +49,7 @@ from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.failures import Failures
 from llamagym_tui.trainer.rollout.opponents import Opponent
 from llamagym_tui.trainer.rollout.rollout import Rollout as EngineRollout
-from llamagym_tui.trainer.rollout.spectator import Item, Spectator
-from llamagym_tui.trainer.rollout.wheel import Wheel
+from llamagym_tui.trainer.rollout.spectator import Spectator, Wheel
 from llamagym_tui.trainer.session import Session
 
 STEP_S = 0.125
@@ -91,12 +90,11 @@ class CoinAgent(Agent):
         return int(response)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ended(EpisodeCounts):
     """An episode of one turn, and a trajectory of it to the fake that learns."""
 
     length: int = 1
-    actions: tuple[int, ...] = (0, 1)
     policy_version: int = 0
 
 
@@ -223,7 +221,7 @@ class Rollout:
         self.is_closed = False
         self.before_step: Callable[[Rollout], None] = lambda rollout: None
         self.failures = Failures(10, lambda sentence: None)
-        self.spectator = Spectator(cast(Callable[[Item], None], emit))
+        self.spectator = Spectator(emit)
         self.spectator.reset(self.n_envs)
         self.wheel = Wheel(CoinAgent(), emit)
         self.opponent: Opponent | None = None
@@ -295,7 +293,8 @@ class Rollout:
     def act(self, episode: int, turn: int, action: int | str) -> None:
         self.wheel.choose(action)
 
-    def keep_wheel_in_view(self) -> None:
+    def watch(self, env: int) -> None:
+        self.spectator.watch(env)
         if self.wheel.env is not None and self.wheel.env != self.spectator.env:
             self.wheel.let_go("another conversation is watched")
 

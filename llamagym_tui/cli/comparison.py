@@ -98,7 +98,7 @@ def compare(
         if unread := unread_text(found):
             echo(f"warning:{unread}", to=sys.stderr)
         return 0
-    echo(compared_text(found, agent.action_names, agent.return_unit))
+    echo(compared_text(found, agent.return_unit))
     for name, player, side in zip(NAMES, players, (found.a, found.b), strict=True):
         earned = with_unit(evaluated_return(side).text, agent.return_unit)
         model = f"{player.config.model}, {words(player.prompt, most=60)}"

@@ -1,7 +1,6 @@
 """Every setting of a run, which of them may change live, and the figures of an update; nothing here knows torch."""
 
 from llamagym_tui.config.fields import LARGEST as LARGEST
-from llamagym_tui.config.fields import SEED_BITS as SEED_BITS
 from llamagym_tui.config.fields import Option as Option
 from llamagym_tui.config.fields import Value as Value
 from llamagym_tui.config.figures import FIGURES as FIGURES
@@ -28,7 +27,6 @@ from llamagym_tui.config.run import Dtype as Dtype
 from llamagym_tui.config.run import GenerationConfig as GenerationConfig
 from llamagym_tui.config.run import LoraConfig as LoraConfig
 from llamagym_tui.config.run import Mode as Mode
-from llamagym_tui.config.run import ParallelEnvs as ParallelEnvs
 from llamagym_tui.config.run import RunConfig as RunConfig
 from llamagym_tui.config.run import SFTSettings as SFTSettings
 from llamagym_tui.config.run import Tracker as Tracker

@@ -8,8 +8,6 @@ LARGEST = 1e30
 """Size of a number that is taken from a person: one that is much larger could not be read back from a run's log."""
 LARGEST_SEED = 2**62
 """Generators take no larger ones, and an evaluation's seed is the run's and some more."""
-SEED_BITS = 31
-"""Bits of the seeds of episodes: many environments take no larger ones."""
 
 Number = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 NonNegative = Annotated[float, Meta(ge=0, le=LARGEST)]

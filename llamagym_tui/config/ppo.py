@@ -8,7 +8,7 @@ from llamagym_tui.config.fields import Count, Fraction, NonNegative, Option, Pos
 from llamagym_tui.errors import ConfigError
 
 LearnerName = Literal["ppo", "reinforce", "rebn", "rloo", "grpo", "gigpo"]
-"""Ways to estimate advantages; each is a file in `engine/learning/estimators`."""
+"""Ways to estimate advantages; each is a function in `engine/learning/estimators.py`."""
 Grouping = Literal["seed", "observation"]
 """The common property of compared episodes or turns."""
 Credit = Literal["turn", "token"]

@@ -31,9 +31,6 @@ Mode = Literal["train", "inference"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Dtype = Literal["float32", "bfloat16"]
 """Type in which a model's weights are held; an adapter and the value head are always float32."""
-"""At which linear layers multiply; weights, attention, LM head, log-probabilities and values are fp32 in both."""
-ParallelEnvs = Literal["auto", "on", "off"]
-"""Step environments at the same time; ``auto`` does if a step takes over 5 ms."""
 MAX_FAILURES = 32
 """Episodes in a row that may fail before a run ends, unless its settings say otherwise."""
 History = Literal["own", "all"] | Annotated[int, Meta(ge=0, le=LARGEST_SEED)]
@@ -208,8 +205,6 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             help="Processes that play and train together, each with its share of the environments.",
         ),
     ] = 1
-    parallel_envs: ParallelEnvs = "auto"
-    """Step environments at the same time, in threads; auto does so where a step takes over 5 ms."""
     max_turns: Count | None = None
     """Turns after which an episode is truncated; by default the environment's own limit, or 200."""
     max_failures: Annotated[int, Meta(ge=1, le=1000)] = MAX_FAILURES

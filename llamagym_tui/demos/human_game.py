@@ -13,7 +13,7 @@ from llamagym_tui.errors import RAISED, EnvError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, user, with_actions
 from llamagym_tui.game.choices import OfferedAction, choices, worded
-from llamagym_tui.game.drawing import StateDrawing, drawn, revealed
+from llamagym_tui.game.drawing import StateDrawing, drawn
 from llamagym_tui.game.environment import (
     OPPONENT,
     POLICY,
@@ -47,13 +47,11 @@ class MatchAgainstModel(NamedTuple):
     """Seed of the policy's evaluation."""
     returns: list[float]
     """The person's returns so far."""
-    seed_bits: int = 31
-    """Bits of the seeds of its episodes."""
 
     @property
     def next_seed(self) -> int:
         """To which the environment of the next episode is reset."""
-        return episode_seed(self.seed, len(self.returns), self.seed_bits)
+        return episode_seed(self.seed, len(self.returns))
 
     @property
     def is_over(self) -> bool:
@@ -278,7 +276,13 @@ class HumanGame:
         """Draw the state, unless it is as the model sees it."""
         if not self.game.awaits_other or not self.drawing.text:
             state = self.game.outcome
-            self.drawing = drawn(self._agent, self.game.env, state.observation, state.info)
+            self.drawing = drawn(
+                self._agent,
+                self.game.env,
+                state.observation,
+                state.info,
+                is_over=state.is_over,
+            )
 
     def _shown(self) -> ObservationShown:
         return ObservationShown(
@@ -301,10 +305,6 @@ class HumanGame:
             episode=len(self.returns), episode_return=self.score, length=len(self._turns), end=end
         )
         self.writer.add(demo)
-        state = self.game.outcome
-        hidden = revealed(self._agent, self.game.env, state.observation, state.info)
-        if hidden.text:
-            self.drawing = hidden
         self.transcript = self.transcript.after(finished)
         self.returns.append(self.score)
         if self.match is not None and not self.match.is_over:

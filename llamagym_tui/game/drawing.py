@@ -4,7 +4,7 @@ A drawing has a limited size and none of a renderer's colour codes. If other peo
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from llamagym_tui.errors import RAISED
@@ -19,13 +19,11 @@ _COLOUR = re.compile(r"\x1b\[([0-9;]*)m")
 
 
 class StateDrawing(NamedTuple):
-    """Some lines of text, the places in it that are marked, and those that stand on a ground."""
+    """Some lines of text, and the places in it that stand on a ground."""
 
     text: str
-    marks: tuple[tuple[int, int], ...] = ()
-    """For each marked place, the index of its first character and the index after its last."""
     grounds: tuple[tuple[int, int, str], ...] = ()
-    """The same for each place that stands on a ground, with the ground's name."""
+    """For each place, the index of its first character, the index after its last, and the ground's name."""
 
 
 def draws(agent: AgentBase) -> bool:
@@ -35,39 +33,31 @@ def draws(agent: AgentBase) -> bool:
 
 def renders_text(env: Any, env_kwargs: Mapping[str, Any]) -> bool:
     """True if an environment can render text and no other render mode was chosen."""
-    if "render_mode" in env_kwargs:
-        return False
-    metadata = env.metadata or {}
-    return "ansi" in (metadata.get("render_modes") or ())
+    modes = (env.metadata or {}).get("render_modes") or ()
+    return "render_mode" not in env_kwargs and "ansi" in modes
 
 
-def drawn(agent: AgentBase, env: Any, observation: Any, info: Info = NO_INFO) -> StateDrawing:
+def drawn(
+    agent: AgentBase, env: Any, observation: Any, info: Info = NO_INFO, *, is_over: bool = False
+) -> StateDrawing:
     """The drawing of an observation, or of the environment's state; empty if there is none.
 
     Args:
-        agent: draws, if it can.
-        env: the environment, in the state of the observation. None: no environment is.
-        observation: what the environment has shown.
-        info: what it has added.
+        env: the environment, in the state of the observation. None: there is none.
+        is_over: the episode has ended, so that what the game hid may be seen.
     """
+    offered = {"info": info, "env": env}
     try:
+        if is_over and (revealed := called(agent.reveal, observation, offered)):
+            return _joined(revealed)
         if draws(agent):
-            return _read(called(agent.draw, observation, {"info": info, "env": env}))
-        rendered = env.render() if env.render_mode == "ansi" else ""
-        return _with_marks(_bounded(rendered)) if isinstance(rendered, str) else StateDrawing("")
+            return _joined(called(agent.draw, observation, offered))
+        return _rendered(env.render()) if env.render_mode == "ansi" else StateDrawing("")
     except RAISED:  # an environment's code, or a user's, may raise anything
         return StateDrawing("")
 
 
-def revealed(agent: AgentBase, env: Any, observation: Any, info: Info) -> StateDrawing:
-    """The drawing of an episode's last state with what the game hid until then; empty: it hid nothing."""
-    try:
-        return _read(called(agent.reveal, observation, {"info": info, "env": env}))
-    except RAISED:  # a user's code, or an environment of another kind
-        return StateDrawing("")
-
-
-def _read(drawing: Any) -> StateDrawing:
+def _joined(drawing: Any) -> StateDrawing:
     """An agent's drawing, given as text or as lines of pieces."""
     if not isinstance(drawing, list | tuple):
         return StateDrawing(_bounded(str(drawing)))
@@ -76,25 +66,15 @@ def _read(drawing: Any) -> StateDrawing:
     start_of_line = 0
     for pieces in drawing[:MAX_LINES]:
         line = ""
-        for text, ground in _pieces(pieces):
-            start = start_of_line + len(line)
-            line += text[: MAX_COLUMNS - len(line)]
-            end = start_of_line + len(line)
-            if not ground or start == end:
-                continue
-            if grounds and grounds[-1][1:] == (start, ground):
-                start = grounds.pop()[0]
-            grounds.append((start, end, ground))
+        for piece in [pieces] if isinstance(pieces, str | Piece) else pieces:
+            text, ground = piece if isinstance(piece, Piece) else (str(piece), "")
+            start = len(line)
+            line = (line + re.sub(r"\s", " ", text))[:MAX_COLUMNS]
+            if ground and start < len(line):
+                grounds.append((start_of_line + start, start_of_line + len(line), ground))
         lines.append(line)
         start_of_line += len(line) + 1
-    return StateDrawing("\n".join(lines), (), tuple(grounds))
-
-
-def _pieces(line: Any) -> Iterable[tuple[str, str]]:
-    """The pieces of a line and the ground of each; all white space is spaces."""
-    for piece in [line] if isinstance(line, str | Piece) else line:
-        text, ground = piece if isinstance(piece, Piece) else (str(piece), "")
-        yield "".join(" " if letter.isspace() else letter for letter in text), ground
+    return StateDrawing("\n".join(lines), tuple(grounds))
 
 
 def _bounded(text: str) -> str:
@@ -105,17 +85,14 @@ def _bounded(text: str) -> str:
     return "\n".join(line.rstrip("\r").expandtabs(4)[:MAX_COLUMNS] for line in lines)
 
 
-def _with_marks(text: str) -> StateDrawing:
-    """The text without codes of colour; the places that they colour are marked."""
-    first, *codes_and_pieces = _COLOUR.split(text)  # a code and the text after it in turn
-    codes = codes_and_pieces[0::2]
-    pieces = codes_and_pieces[1::2]
-    plain = first
-    marks: list[tuple[int, int]] = []
-    for code, piece in zip(codes, pieces, strict=True):
+def _rendered(text: str) -> StateDrawing:
+    """A renderer's text without codes of colour; what they colour is the player."""
+    plain, *codes_and_pieces = _COLOUR.split(_bounded(text))  # a code and the text after it in turn
+    grounds: list[tuple[int, int, str]] = []
+    for code, piece in zip(codes_and_pieces[0::2], codes_and_pieces[1::2], strict=True):
         start = len(plain)
         plain += piece
         is_coloured = code.strip("0;") != ""
         if is_coloured and piece:
-            marks.append((start, len(plain)))
-    return StateDrawing(plain, tuple(marks))
+            grounds.append((start, len(plain), "player"))
+    return StateDrawing(plain, tuple(grounds))

@@ -60,16 +60,16 @@ def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Env:
         ) from error
 
 
-def episode_seed(run_seed: int, episode: int, bits: int = 31) -> int:
+def episode_seed(run_seed: int, episode: int) -> int:
     """The seed with which an environment is reset for an episode, so that the episode can be repeated.
 
     It does not depend on which of the environments plays the episode. `episode` counts from 0 over all sessions of a
-    run. Many environments take no seed of more than 31 bits.
+    run.
     """
     import numpy as np
 
     drawn = int(np.random.SeedSequence([run_seed, episode]).generate_state(1)[0])
-    return drawn % 2**bits
+    return drawn % 2**31  # many environments take no larger seed
 
 
 def wrapped_env(

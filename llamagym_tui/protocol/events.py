@@ -139,10 +139,8 @@ class StateDrawn(Event, frozen=True, kw_only=True):
     """Turns of the episode before."""
     text: str
     """Some lines, as `llamagym_tui.game.drawing` bounds them."""
-    marks: list[tuple[int, int]] = []
-    """Places in the text that the environment marks: the first character, and the one after the last."""
     grounds: list[tuple[int, int, str]] = []
-    """The same for places that stand on a ground, each with its name, of `llamagym_tui.game.pieces`."""
+    """Places that stand on a ground: the first character, the one after the last, and the ground's name."""
 
 
 class ActionsProbed(Event, frozen=True, kw_only=True):
@@ -439,8 +437,6 @@ class PromptsCompared(Event, frozen=True, kw_only=True):
     difference_stderr: float
     enough: float
     """Half the 95 % interval that was wanted."""
-    shares: list[list[float]] = []
-    """The share of A's turns, and of B's, in which the reply names each action; empty: they are not counted."""
     maps: list[PolicyMapped] = []
     """The policy under A and under B; empty: the agent has no map."""
 

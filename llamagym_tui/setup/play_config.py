@@ -29,7 +29,6 @@ KEPT_SETTINGS = (
     "system_prompt",
     "history",
     "max_turns",
-    "parallel_envs",
 )
 """Settings that an evaluation takes from a run if it plays the same agent."""
 USED: tuple[str, ...] = (
@@ -43,7 +42,7 @@ USED: tuple[str, ...] = (
     "device",
     "dtype",
 )
-USED += ("threads", "max_turns", "max_failures", "parallel_envs")
+USED += ("threads", "max_turns", "max_failures")
 """Settings that an evaluation obeys, besides those of `generation`."""
 
 

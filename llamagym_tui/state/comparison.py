@@ -1,10 +1,7 @@
-"""Comparisons on the same seeds in words: which actions are taken more often, what that earns, and how sure it is."""
-
-from collections.abc import Sequence
+"""Comparisons on the same seeds in words: what one side earns more, and how sure that is."""
 
 from llamagym_tui.config import MOST_UNREAD
 from llamagym_tui.protocol.events import PromptsCompared, RunStarted
-from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import MeanReturn, counted, margin, plus_minus, with_unit
 from llamagym_tui.state.prompts import Versions, named
 
@@ -19,20 +16,14 @@ def difference_text(by: MeanReturn, unit: str, more: str = "") -> str:
     return f"{difference} (95 %, {pairs}{more})"
 
 
-def compared_text(
-    found: PromptsCompared, actions: Sequence[str], unit: str, a: str = "A", b: str = "B"
-) -> str:
+def compared_text(found: PromptsCompared, unit: str, a: str = "A", b: str = "B") -> str:
     """A comparison in a sentence, and one on each side that mostly names no action; `a` and `b` name the sides."""
-    compares = "against"
-    if found.shares and actions:
-        before, after = found.shares
-        compares = _actions_text(before, after, actions)
     by = MeanReturn(found.difference, found.difference_stderr, found.pairs)
     too_wide = ""
     if margin(by.stderr) > found.enough:
         too_wide = f"; not yet ± {found.enough:.3g}"
     unread = unread_text(found, a, b)
-    return f"{b} {compares} {a}: {difference_text(by, unit, too_wide)}.{unread}"
+    return f"{b} against {a}: {difference_text(by, unit, too_wide)}.{unread}"
 
 
 def unread_text(found: PromptsCompared, a: str = "A", b: str = "B") -> str:
@@ -44,23 +35,9 @@ def unread_text(found: PromptsCompared, a: str = "A", b: str = "B") -> str:
     )
 
 
-def _actions_text(before: Sequence[float], after: Sequence[float], actions: Sequence[str]) -> str:
-    """The action whose share differs most between the sides: ``takes hit 20% more often than``."""
-    most = max(range(len(actions)), key=lambda action: abs(after[action] - before[action]))
-    name = one_line(actions[most])
-    if before[most] == 0:
-        return f"takes {name} unlike"
-    ratio = after[most] / before[most]
-    if ratio == 1:
-        return "takes each action as often as"
-    more_or_less = "more" if ratio > 1 else "less"
-    return f"takes {name} {abs(ratio - 1):.0%} {more_or_less} often than"
-
-
 def prompts_text(found: PromptsCompared, versions: Versions, run: RunStarted | None) -> str:
     """One sentence on a comparison of a run's prompts, by their names, with the policy's update."""
     a = named(versions, found.a.prompt_version or 0, found.a.system_prompt)
     b = named(versions, found.b.prompt_version or 0, found.b.system_prompt)
-    actions = run.action_names if run else []
     unit = run.return_unit if run else ""
-    return f"At update {found.a.update or 0:,} {compared_text(found, actions, unit, a, b)}"
+    return f"At update {found.a.update or 0:,} {compared_text(found, unit, a, b)}"

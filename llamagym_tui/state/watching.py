@@ -127,7 +127,6 @@ class StateView(Struct, frozen=True, kw_only=True):
                 bounded = replace(
                     event,
                     text=clipped(event.text),
-                    marks=event.marks[:MAX_PLACES],
                     grounds=event.grounds[:MAX_PLACES],
                 )
                 return replace(self, drawn=bounded)

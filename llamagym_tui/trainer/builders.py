@@ -22,15 +22,14 @@ from llamagym_tui.engine.learning import checkpoint
 from llamagym_tui.engine.learning.checkpoint import keep_template
 from llamagym_tui.engine.learning.head_steps import HeadSteps
 from llamagym_tui.engine.learning.imitation import prefer_by_head, train_head_on
-from llamagym_tui.engine.learning.movement import what_is_trained
-from llamagym_tui.engine.learning.ppo import PPO, learner_for, unused_settings
-from llamagym_tui.engine.learning.reference import Reference
+from llamagym_tui.engine.learning.ppo import PPO, learner_for, unused_settings, what_is_trained
 from llamagym_tui.engine.learning.trl_training import prefer, train_on
 from llamagym_tui.engine.memory import require_memory
 from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
 from llamagym_tui.engine.model.sources import base_place, model_folder
 from llamagym_tui.engine.own_torch import cores, set_threads
+from llamagym_tui.engine.policy.earlier import EarlierSelf
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.errors import ConfigError
@@ -171,7 +170,6 @@ class Builders:
             emit=emit,
             episode_limit=config.episodes,
             max_failures=config.max_failures,
-            parallel=config.parallel_envs,
             ranks=self.ranks,
             opponent=self.opponent(agent, policy),
         )
@@ -191,7 +189,7 @@ class Builders:
                 f"{', '.join(agent.opponents)}."
             )
         if name == SELF:
-            return EarlierSelves(policy, self.config.n_envs)
+            return EarlierSelves(policy)
         if name not in self._loaded:
             self._loaded[name] = self._loaded_opponent(name)
         return self._loaded[name]
@@ -217,7 +215,7 @@ class Builders:
         set_threads(threads)  # loading takes one, and those of the player were set before
         other = builders.policy(agent, loaded)
         prompt = agent.get_system_prompt() if config.system_prompt is None else config.system_prompt
-        return ModelOpponent(other, prompt, self.config.n_envs)
+        return ModelOpponent(other, prompt)
 
     def threads(self, policy: Policy, loaded: LoadedModel) -> int:
         """Let torch compute on the threads that are asked for, or that suit the model; their number."""
@@ -276,7 +274,6 @@ class Builders:
             n_envs=self.config.n_envs,
             max_turns=self.config.max_turns,
             max_failures=self.config.max_failures,
-            parallel=self.config.parallel_envs,
             opponent=self.opponent(agent, policy),
         )
 
@@ -303,7 +300,7 @@ class Builders:
             learn = partial(train_on, policy, data.conversations, self.config.sft)
         stats = learn(seed=self.config.seed, progress=progress, should_stop=should_stop)
         if learner.reference is not None:
-            learner.reference = Reference(policy)
+            learner.reference = EarlierSelf.of(policy)
         checkpoint.save_start(Path(self.config.run_dir), policy)
         return stats
 

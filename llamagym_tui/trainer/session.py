@@ -540,8 +540,7 @@ class Session:
                 self._turn_s = turn_s
                 self.emit(events.PaceChanged(turn_s=turn_s))
             case commands.Watch(env=env):
-                rollout.spectator.watch(env)
-                rollout.keep_wheel_in_view()
+                rollout.watch(env)
             case commands.TakeWheel():
                 with refusing("wheel", UsageError, EnvError):
                     rollout.take_wheel()

@@ -139,7 +139,7 @@ class StateDrawing(StateText):
         if drawn is None:
             words = "The next observation is drawn here." if self.state.live else "Not drawn."
             return Content.styled(f"state\n{words}", ASIDE)
-        text = drawing_content(self.app, drawn.text, drawn.marks, drawn.grounds)
+        text = drawing_content(self.app, drawn.text, drawn.grounds)
         lines = text.split("\n", include_separator=False, allow_blank=True)[: self._lines]
         wide = max(line.cell_length for line in lines) + 4
         beside = _probabilities(self.state)[: self._lines]

@@ -178,17 +178,13 @@ def ground_style(app: App[object], ground: str) -> Style:
 def drawing_content(
     app: App[object],
     text: str,
-    marks: Iterable[tuple[int, int]],
     grounds: Iterable[tuple[int, int, str]],
 ) -> Content:
-    """A drawing as literal text on the colours of its fields; marked parts are reversed."""
+    """A drawing as literal text on the colours of its fields."""
     content = Content(literal(text))
     for start, stop, ground in grounds:
         if 0 <= start < stop <= len(text):
             content = content.stylize(ground_style(app, ground), start, stop)
-    for start, stop in marks:
-        if 0 <= start < stop <= len(text):
-            content = content.stylize("reverse", start, stop)
     return content
 
 

@@ -240,7 +240,7 @@ def test_an_evaluation_gives_a_person_its_confidence_interval(
 def test_a_run_folder_is_evaluated_under_the_prompt_of_its_end(
     tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str], named: str
 ) -> None:
-    played = {"max_turns": 9, "history": 2, "parallel_envs": "off"}
+    played = {"max_turns": 9, "history": 2}
     trained = config(tmp_path, **played, generation=GenerationConfig(temperature=0.5))
     store = run_store.RunStore.create(trained)
     store.append(PromptChanged(prompt_version=1, system_prompt="Call tails."))

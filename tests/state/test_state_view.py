@@ -60,8 +60,9 @@ def test_the_last_state_stays_with_its_result_until_the_next_episode_is_told():
 
 
 def test_a_hostile_drawing_is_bounded():
-    event = StateDrawn(episode=0, turn=0, text="x" * 1_000_000, marks=[(0, 1)] * 1_000)
+    places = [(0, 1, "ice")] * 1_000
+    event = StateDrawn(episode=0, turn=0, text="x" * 1_000_000, grounds=places)
     kept = after(event).view.drawn
     assert kept is not None
     assert len(kept.text) < MAX_ENTRY + 100
-    assert len(kept.marks) == MAX_PLACES
+    assert len(kept.grounds) == MAX_PLACES

@@ -38,8 +38,8 @@ class Learnt(NamedTuple):
 
     down: Tensor
     """(K, D) directions, A."""
-    up: Tensor
-    """(V, K) B."""
+    rows: Tensor
+    """(m, K) rows of B, of the tokens of admissible replies."""
     critic: RidgeCritic
 
 
@@ -92,7 +92,7 @@ def carried(
     first = torch.cat([there.hidden[:, 0] for _, _, there in groups])
     judged = torch.cat([critic(here.hidden[:, 0]) for _, here, _ in groups])
     values.fit(first, judged, torch.ones_like(judged))
-    return Learnt(down, up, values)
+    return Learnt(down, up[narrow.ids], values)
 
 
 def _groups(

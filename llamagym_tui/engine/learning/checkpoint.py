@@ -1,12 +1,18 @@
 """Checkpoints: the model as a standard folder that transformers or PEFT load, and what a learner needs to go on.
 
-Besides the weights a folder holds tensors (the optimizer's moments, the sampling generator) as safetensors and
-everything else as msgpack, neither of which can run code. All of it is read and compared with the learner before
-anything is put into it. Where the folders stand is up to `llamagym_tui.engine.learning.checkpoint_folders`.
+Besides the weights a folder holds tensors (of the learner, and the sampling generator) as safetensors and everything
+else as msgpack, neither of which can run code. All of it is read and compared with the learner before anything is put
+into it.
+
+Each folder is written whole to a draft, synced to the disk, and only then put in place. The latest is ``model``, the
+one before it stays in ``model.old``, and others are kept under names of their own, as links to the same files. So after
+a crash at any moment a whole one is there. Links that somebody put into the folder are removed, never followed.
 """
 
 import contextlib
 import logging
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,22 +23,38 @@ from msgspec.structs import replace
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from llamagym_tui.engine.learning import checkpoint_folders as folders
 from llamagym_tui.engine.learning.ppo import PPO, LearnerState
-from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE
+from llamagym_tui.engine.policy.earlier import EarlierSelf
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.tokens.template_date import with_date_of
 from llamagym_tui.errors import RunStoreError
-from llamagym_tui.run_folder import GOOD_MODEL_DIR, MODEL_DIR, OLD_MODEL_DIR, START_DIR
-from llamagym_tui.user_files import file_content, file_text, link_folder, require_regular
+from llamagym_tui.run_folder import (
+    GOOD_MODEL_DIR,
+    MODEL_DIR,
+    OLD,
+    OLD_MODEL_DIR,
+    START_DIR,
+    UPDATE_DIR,
+)
+from llamagym_tui.user_files import (
+    discard,
+    discard_drafts,
+    draft_folder,
+    file_content,
+    file_text,
+    link_folder,
+    regular_file,
+    require_regular,
+    sync_folder,
+)
 
 TENSORS = "learner.safetensors"
-"""The optimizer's tensors, and the state of the sampling generator."""
+"""The learner's tensors, and the state of the sampling generator."""
 CHAT_TEMPLATE = "chat_template.jinja"
 """The chat template, as transformers names it."""
 STATE = "learner.msgpack"
-"""What the learner and the session have become, but for tensors."""
+"""The state of learner and session, but for tensors."""
 MOST_STATE = 2**30
 """Bytes of a learner's state without its tensors; most of it are the episodes under way."""
 GENERATOR = "generator"
@@ -42,7 +64,7 @@ WORDS = {
     OLD_MODEL_DIR: "one before it",
     GOOD_MODEL_DIR: "last good one",
 }
-"""Checkpoints that a run may go on from, in the order in which they are tried, in words for people."""
+"""Checkpoints that a run may go on from, in the order in which they are tried."""
 
 C = TypeVar("C")
 log = logging.getLogger(__name__)
@@ -61,8 +83,8 @@ class Weights(NamedTuple):
 
 class Saved(NamedTuple):
     weights: Weights
-    optimizer: dict[int, dict[str, Tensor]]
-    """The optimizer's tensors for each trained weight, by its number."""
+    tensors: dict[str, Tensor]
+    """The learner's."""
     generator: Tensor
     """State of the sampling generator."""
     learner: LearnerState
@@ -78,48 +100,34 @@ class Loaded(NamedTuple):
 
 
 def save_checkpoint(run_dir: Path, policy: Policy, learner: PPO, counters: Any) -> Path:
-    """Write model, tokenizer, optimizer, random states and the session's counters; the model's folder.
+    """Write model, tokenizer, learner, random states and the session's counters; the model's folder.
 
     Args:
         counters: anything that msgspec encodes.
     Raises:
         RunStoreError: it cannot be written; the one before still stands, and nothing is left of the new one.
     """
-    tensors = {
-        f"{index}.{name}": value.contiguous()
-        for index, of_weight in learner.moments.items()
-        for name, value in of_weight.items()
-    }
+    tensors = {name: value.contiguous() for name, value in learner.tensors.items()}
     tensors[GENERATOR] = policy.generator.get_state()
     plain = {"learner": learner.state, "version": policy.version, "counters": counters}
-    with _reported(run_dir), folders.written(run_dir, MODEL_DIR) as draft:
+    with _written(run_dir, MODEL_DIR) as draft:
         policy.save_pretrained(draft)
         save_file(tensors, draft / TENSORS)
         (draft / STATE).write_bytes(msgspec.msgpack.encode(plain))
     return run_dir / MODEL_DIR
 
 
-def keep_template(tokenizer: Any, run_dir: Path) -> None:
-    """Let a tokenizer's chat template write what it wrote in a run so far: its date, and the plain one."""
-    for name in WORDS:
-        file = run_dir / name / CHAT_TEMPLATE
-        if file.is_file():
-            saved = file_text(file)
-            if not tokenizer.chat_template:
-                tokenizer.chat_template = saved
-            elif isinstance(tokenizer.chat_template, str):
-                tokenizer.chat_template = with_date_of(tokenizer.chat_template, saved)
-            return
-
-
 def keep_checkpoint(run_dir: Path, name: str = GOOD_MODEL_DIR) -> Path:
-    """Keep the latest checkpoint under a name, to be restored by `roll_back`; its folder.
+    """Keep the latest checkpoint under a name, and in it the policy that PPO began from, if it is stored; its folder.
 
     Raises:
         RunStoreError: it cannot be written; what was kept under that name still stands.
     """
-    with _reported(run_dir):
-        return folders.keep(run_dir, name)
+    with _written(run_dir, name) as draft:
+        link_folder(run_dir / MODEL_DIR, draft)
+        if (run_dir / START_DIR).is_dir():
+            link_folder(run_dir / START_DIR, draft / START_DIR)
+    return run_dir / name
 
 
 def load_checkpoint(
@@ -135,43 +143,32 @@ def load_checkpoint(
         RunStoreError: there is no checkpoint that can be used.
     """
     faults: list[str] = []
-    for name in WORDS:
+    for name, words in WORDS.items():
         place = run_dir / name
         if not place.is_dir():
             if name == MODEL_DIR:
-                faults.append(f"the {WORDS[name]} is missing")
+                faults.append(f"the {words} is missing")
             continue
         try:
             saved = _read(place, policy, learner, kind)
         except Unfit as error:
-            faults.append(f"the {WORDS[name]} cannot be used ({error})")
+            faults.append(f"the {words} cannot be used ({error})")
             continue
         _put(saved, policy, learner)
         policy.version = saved.version
         _set_generator(policy, saved.generator)
-        if faults and (run_dir / MODEL_DIR).is_dir():
+        if not faults:
+            return Loaded(saved.counters, "")
+        if (run_dir / MODEL_DIR).is_dir():
             with contextlib.suppress(OSError):
-                folders.set_aside(run_dir / MODEL_DIR)
-        note = ""
-        if faults:
-            goes_on = f"the run goes on from the {WORDS[name]}, of update {learner.updates}."
-            note = f"{'; '.join(faults)}; {goes_on}"
-            note = note[0].upper() + note[1:]
-        return Loaded(saved.counters, note)
-    reason = "; ".join(faults)
-    advice = "start again in another --run-dir"
-    for name in WORDS:
-        place = run_dir / name
-        if not place.is_dir():
-            continue
-        with contextlib.suppress(Unfit), _understood(place):
-            require_regular(place)
-            _read_weights(place, policy)
-            advice = (
-                f"the weights in {str(place)!r} are whole: begin another run with them by --model"
-            )
-            break
-    raise RunStoreError(f"No checkpoint can be read in {str(run_dir)!r}: {reason}; {advice}.")
+                _set_aside(run_dir / MODEL_DIR)
+        note = (
+            f"{'; '.join(faults)}; the run goes on from the {words}, of update {learner.updates}."
+        )
+        return Loaded(saved.counters, note[0].upper() + note[1:])
+    raise RunStoreError(
+        f"No checkpoint can be read in {str(run_dir)!r}: {'; '.join(faults)}; start again in another --run-dir."
+    )
 
 
 def keep_with_reference(run_dir: Path, policy: Policy, learner: PPO) -> None:
@@ -203,16 +200,18 @@ def roll_back(run_dir: Path, policy: Policy, learner: PPO) -> Path:
         )
     try:
         saved = _read(place, policy, learner, Any)
+        start = None
+        if learner.reference is not None and (place / START_DIR).is_dir():
+            start = _read_weights(place / START_DIR, policy)
     except Unfit as error:
         raise RunStoreError(
             f"The checkpoint in {str(place)!r} cannot be used ({error}); train on."
         ) from error
-    if learner.reference is not None and (place / START_DIR).is_dir():
-        start = _read_start(place / START_DIR, policy)
-        with _reported(run_dir), folders.written(run_dir, START_DIR) as draft:
+    if start is not None:
+        with _written(run_dir, START_DIR) as draft:
             link_folder(place / START_DIR, draft)
         _put_weights(start, policy)
-        learner.reference = Reference(policy)
+        learner.reference = EarlierSelf.of(policy)
     state = replace(saved.learner, random=learner.state.random)
     _put(saved._replace(learner=state), policy, learner)
     policy.version += 1
@@ -225,7 +224,7 @@ def save_start(run_dir: Path, policy: Policy) -> Path:
     Raises:
         RunStoreError: it cannot be written; the one before still stands.
     """
-    with _reported(run_dir), folders.written(run_dir, START_DIR) as draft:
+    with _written(run_dir, START_DIR) as draft:
         policy.model.save_pretrained(draft)
     return run_dir / START_DIR
 
@@ -237,21 +236,30 @@ def load_start(run_dir: Path, policy: Policy) -> None:
         RunStoreError: it cannot be used.
     """
     with _reported(run_dir):
-        folders.clean(run_dir)
-    if (run_dir / START_DIR).is_dir():
-        _put_weights(_read_start(run_dir / START_DIR, policy), policy)
-
-
-def _read_start(place: Path, policy: Policy) -> Weights:
-    """What `save_start` kept. Raises RunStoreError: it cannot be used."""
+        _clean(run_dir)
+    place = run_dir / START_DIR
+    if not place.is_dir():
+        return
     try:
-        with _understood(place):
-            return _read_weights(place, policy)
+        _put_weights(_read_weights(place, policy), policy)
     except Unfit as error:
         raise RunStoreError(
             f"The policy that PPO began from cannot be used in {str(place)!r} ({error}): "
             "start again in another --run-dir."
         ) from error
+
+
+def keep_template(tokenizer: Any, run_dir: Path) -> None:
+    """Let a tokenizer's chat template write what it wrote in a run so far: its date, and the plain one."""
+    for name in WORDS:
+        file = run_dir / name / CHAT_TEMPLATE
+        if file.is_file():
+            saved = file_text(file)
+            if not tokenizer.chat_template:
+                tokenizer.chat_template = saved
+            elif isinstance(tokenizer.chat_template, str):
+                tokenizer.chat_template = with_date_of(tokenizer.chat_template, saved)
+            return
 
 
 def _read(place: Path, policy: Policy, learner: PPO, kind: Any) -> Saved:
@@ -261,17 +269,13 @@ def _read(place: Path, policy: Policy, learner: PPO, kind: Any) -> Saved:
         plain = msgspec.msgpack.decode(file_content(place / STATE, most=MOST_STATE))
         tensors = load_file(place / TENSORS)
         generator = tensors.pop(GENERATOR)
-        optimizer: dict[int, dict[str, Tensor]] = {}
-        for name, value in tensors.items():
-            index, _, moment = name.partition(".")
-            optimizer.setdefault(int(index), {})[moment] = value
         weights = _read_weights(place, policy)
         state = msgspec.convert(plain["learner"], LearnerState)
-        if not learner.takes(state, optimizer):
+        if not learner.takes(state, tensors):
             raise Unfit("its optimizer belongs to other weights")
         return Saved(
             weights=weights,
-            optimizer=optimizer,
+            tensors=tensors,
             generator=generator,
             learner=state,
             version=plain["version"],
@@ -280,18 +284,19 @@ def _read(place: Path, policy: Policy, learner: PPO, kind: Any) -> Saved:
 
 
 def _read_weights(place: Path, policy: Policy) -> Weights:
-    """The weights in a folder. Raises Unfit: they are not those of this model."""
+    """The weights in a folder. Raises Unfit: they cannot be read, or are not those of this model."""
     model = policy.model
     own = model.named_weights()
     weights: dict[str, Tensor] = {}
     tied: set[str] = set()  # they may be missing
-    if model.is_adapted:
-        weights = load_file(place / "adapter_model.safetensors")
-    else:
-        for file in sorted(place.glob("model*.safetensors")):
-            weights |= load_file(file)
-        tied = set(model.causal_lm.all_tied_weights_keys)
-    head = load_file(place / VALUE_HEAD_FILE)
+    with _understood(place):
+        if model.is_adapted:
+            weights = load_file(place / "adapter_model.safetensors")
+        else:
+            for file in sorted(place.glob("model*.safetensors")):
+                weights |= load_file(file)
+            tied = set(model.causal_lm.all_tied_weights_keys)
+        head = load_file(place / VALUE_HEAD_FILE)
     missing = own.keys() - weights.keys() - tied
     unlike = [
         name for name, value in weights.items() if name not in own or value.shape != own[name].shape
@@ -316,7 +321,7 @@ def _put_weights(weights: Weights, policy: Policy) -> None:
 
 def _put(saved: Saved, policy: Policy, learner: PPO) -> None:
     _put_weights(saved.weights, policy)
-    learner.restore(saved.learner, saved.optimizer)
+    learner.restore(saved.learner, saved.tensors)
 
 
 def _set_generator(policy: Policy, state: Tensor) -> None:
@@ -328,8 +333,65 @@ def _set_generator(policy: Policy, state: Tensor) -> None:
 
 
 @contextmanager
+def _written(run_dir: Path, name: str) -> Iterator[Path]:
+    """A new folder to write to, which then takes the place of that name; what stands there stays until then.
+
+    Raises:
+        RunStoreError: it cannot be written; nothing is left of it.
+    """
+    with _reported(run_dir):
+        draft = draft_folder(run_dir)
+        place = run_dir / name
+        old = run_dir / f"{name}{OLD}"
+        try:
+            yield draft
+            for folder, _, files in os.walk(draft):
+                for file in files:
+                    _sync(Path(folder, file))
+                sync_folder(Path(folder))
+            if os.path.lexists(place):
+                discard(old)  # not before: it may be all that a crash has left
+                os.replace(place, old)
+            os.replace(draft, place)
+            sync_folder(run_dir)
+        except Exception:
+            discard(draft)
+            raise
+        if name != MODEL_DIR:
+            discard(old)
+
+
+def _clean(run_dir: Path) -> None:
+    """Remove what a crash has left of drafts and of names that were being replaced; what is whole stays or returns."""
+    discard_drafts(run_dir)
+    names = [GOOD_MODEL_DIR, START_DIR]
+    names += [path.stem for path in run_dir.glob(f"{UPDATE_DIR}*{OLD}")]
+    for name in names:
+        place = run_dir / name
+        old = run_dir / f"{name}{OLD}"
+        if os.path.lexists(place):
+            discard(old)
+        elif os.path.lexists(old):
+            os.replace(old, place)
+
+
+def _set_aside(place: Path) -> None:
+    """Rename a checkpoint that cannot be read, so that the next ones do not push out the one that was read instead."""
+    aside = place.with_name(f"{place.name}.unreadable")
+    discard(aside)
+    os.replace(place, aside)
+
+
+def _sync(file: Path) -> None:
+    if os.name == "nt":
+        return  # it syncs only what is open for writing
+    with regular_file(file, most=sys.maxsize) as opened:
+        os.fsync(opened.fileno())
+
+
+@contextmanager
 def _understood(place: Path) -> Iterator[None]:
-    """Whatever reading a checkpoint raises as `Unfit`, in words of ours; the log has the library's."""
+    """Raise errors of reading a checkpoint as `Unfit`, in words of ours; the log has the library's."""
     try:
         yield
     except Unfit:
@@ -345,13 +407,12 @@ def _understood(place: Path) -> Iterator[None]:
 
 @contextmanager
 def _reported(run_dir: Path) -> Iterator[None]:
-    """Whatever writing a checkpoint raises as `RunStoreError`, in words of ours."""
+    """Raise errors of writing a checkpoint as `RunStoreError`, in words of ours."""
     try:
         yield
     except Exception as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
         # Each library has its own error for a full disk.
         if "No space left" in str(error) or "StorageFull" in str(error):
             reason = "No space left on device"
-        else:
-            reason = getattr(error, "strerror", None) or type(error).__name__
         raise RunStoreError(f"No checkpoint was written in {str(run_dir)!r}: {reason}.") from error

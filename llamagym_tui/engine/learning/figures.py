@@ -1,22 +1,16 @@
-"""The figures of an update: sums while it runs, means at its end."""
+"""What an update tells afterwards: its figures, and the batch that it used, for the inspector."""
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 
-from llamagym_tui.config import UpdateStats
+from llamagym_tui.config import LEARNERS, Credit, LearnerName, UpdateStats
 from llamagym_tui.engine.learning.losses import UpdateSums
 from llamagym_tui.engine.learning.targets import Targets, explained_variance
 from llamagym_tui.engine.policy.trajectory import Trajectory
-
-
-class Made(NamedTuple):
-    """The steps of an update."""
-
-    sums: UpdateSums
-    lr: float
 
 
 def design_effect(returns: Sequence[float], seeds: Sequence[int | None]) -> float:
@@ -97,3 +91,106 @@ def update_stats(
         update_s=update_s,
         lr=lr,
     )
+
+
+class Earned(NamedTuple):
+    """What an update aims at for a decision; shared by the decisions of a turn if credit goes to turns."""
+
+    value: float | None
+    """As estimated by the weights that sampled. None: there was no critic."""
+    target: float
+    """The return that the value is drawn to; without a critic, that the advantage comes from."""
+    advantage: float
+    """As the learner has it."""
+
+
+class Peers(NamedTuple):
+    """The group that a turn, or its episode, was compared with."""
+
+    peers: str
+    """What they are, for people."""
+    size: int
+    outcome: float
+    """What of it was compared."""
+    mean: float
+    spread: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UsedBatch:
+    """What an update trained on, by reference."""
+
+    trajectories: Sequence[Trajectory]
+    targets: Targets
+    credit: Credit
+    clip_range: float
+    temperature: float
+    """Under which the batch was sampled and scored."""
+    learner: LearnerName
+    """By which its advantages were estimated."""
+
+    def earned(self, trajectory: Trajectory, number: int) -> list[Earned]:
+        """Value, return and advantage of each decision of a turn, in the update.
+
+        Args:
+            trajectory: one of the batch, the same object.
+            number: index of the turn in it.
+        Raises:
+            ValueError: it is not of this batch.
+        """
+        turns, decisions = self._place(trajectory, number)
+        length = len(trajectory.turns[number].decision_logprobs)
+        if self.credit == "turn":
+            return [self._earned_at(turns)] * length
+        return [self._earned_at(decisions + each) for each in range(length)]
+
+    def peers(self, trajectory: Trajectory, number: int) -> list[Peers]:
+        """The group of a turn in every comparison; arguments and errors are those of `earned`."""
+        turn, _ = self._place(trajectory, number)
+        found = []
+        for each in self.targets.comparisons:
+            group = int(each.groups[turn])
+            if group >= 0:
+                found.append(
+                    Peers(
+                        peers=each.peers,
+                        size=int(each.sizes[group]),
+                        outcome=float(each.outcomes[turn]),
+                        mean=float(each.means[group]),
+                        spread=float(each.spreads[group]),
+                    )
+                )
+        return found
+
+    def _place(self, trajectory: Trajectory, number: int) -> tuple[int, int]:
+        """Index in the batch of a turn, and of its first decision; raises ValueError as `earned`."""
+        turns = 0
+        decisions = 0
+        for other in self.trajectories:
+            for at, turn in enumerate(other.turns):
+                if other is trajectory and at == number:
+                    return turns, decisions
+                turns += 1
+                decisions += len(turn.decision_logprobs)
+        raise ValueError("no turn of this batch")
+
+    def _earned_at(self, unit: int) -> Earned:
+        """What a turn or decision has, by its index in the batch."""
+        return Earned(
+            value=float(self.targets.values[unit]) if LEARNERS[self.learner].has_critic else None,
+            target=float(self.targets.returns[unit]),
+            advantage=float(self.targets.advantages[unit]),
+        )
+
+
+def is_clipped(ratio: float, advantage: float, clip_range: float) -> bool:
+    """Whether PPO's surrogate takes its clipped side, so that a decision has no gradient.
+
+    Args:
+        ratio: of the probabilities, new over old.
+        advantage: of the decision; a ratio that has moved against its sign is not clipped.
+        clip_range: bound on the ratio's distance from 1.
+    Source: arXiv:1707.06347, eq. 7.
+    """
+    clipped = min(max(ratio, 1 - clip_range), 1 + clip_range)
+    return clipped * advantage < ratio * advantage

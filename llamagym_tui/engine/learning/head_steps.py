@@ -12,14 +12,11 @@ from contextlib import contextmanager
 
 import msgspec
 import torch
-from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from llamagym_tui.engine.learning.carrying import Seen, carried, seen_in
 from llamagym_tui.engine.learning.directions import measure
-from llamagym_tui.engine.learning.figures import Made
-from llamagym_tui.engine.learning.losses import Objective, UpdateSums, deviation_k3
-from llamagym_tui.engine.learning.model_steps import Moments
+from llamagym_tui.engine.learning.losses import Made, Objective, UpdateSums, deviation_k3
 from llamagym_tui.engine.learning.packing import (
     PackedRows,
     PackedTree,
@@ -27,10 +24,10 @@ from llamagym_tui.engine.learning.packing import (
     collate,
     rows_of_turns,
 )
-from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.narrow import NarrowHead
 from llamagym_tui.engine.model.ridge import RidgeCritic
+from llamagym_tui.engine.policy.earlier import EarlierSelf
 from llamagym_tui.engine.policy.policy import Policy, states_of
 from llamagym_tui.engine.tokens.token_tree import ActionTrie
 from llamagym_tui.engine.tokens.tokenization import Opening
@@ -53,15 +50,13 @@ MOMENT = "adam."
 CRITIC = "critic."
 """Before the names of the critic's tensors there."""
 Learnt = dict[str, Tensor]
-"""What was learnt under a prompt: the adapter, its critic, Adam's moments and rate, and the reference."""
+"""The adapter of a prompt (rows of B for the tokens `ids`), its critic, Adam's moments and rate, and the reference."""
 
 
 class HeadState(msgspec.Struct, frozen=True, kw_only=True):
-    prompt: str | None = None
-    """The system prompt under which the adapter is trained. None: not known yet."""
-    learnt: dict[str, bytes] = msgspec.field(default_factory=dict)
-    """`Learnt` of each system prompt, the present one included, as safetensors."""
-    seen: list[Seen] = msgspec.field(default_factory=list)
+    prompts: list[str | None]
+    """The system prompts that have an adapter, the present one last. None: it is not known yet."""
+    seen: list[Seen]
     """Observations of the last batch, by which what was learnt is carried to a new prompt."""
 
 
@@ -74,20 +69,21 @@ class HeadSteps:
         self.narrow = narrow
         self.random = generator
         """Unused: nothing is drawn, and the state keeps it for a learner of the other kind."""
-        self.reference: Reference | None = None
-        self.weights = [p for p in policy.model.pretrained_model.parameters() if p.requires_grad]
-        """The policy's weights that are trained."""
-        self._rows = nn.Parameter(narrow.up.new_zeros(0, len(narrow.down)))
-        """(T, K) rows of B of the tokens that are trained."""
-        self._tokens: list[int] = []
-        """Their tokens, ascending."""
-        self.optimizer = _adam(self._rows, FIRST_RATE)
+        self.reference: EarlierSelf | None = None
+        self._train_from(narrow.up.detach()[narrow.ids], {}, FIRST_RATE)
         self._parts: list[tuple[PackedRows, Encoded]] = []
         """The batch of the update under way, with what the trunk says of it."""
         self._prompt: str | None = None
-        self._learnt: dict[str, Learnt] = {}
+        self._learnt: dict[str | None, Learnt] = {}
         """What was learnt under the other system prompts."""
         self._seen: list[Seen] = []
+
+    def _train_from(self, rows: Tensor, moments: Mapping[str, Tensor], rate: float) -> None:
+        """Train these (m, K) rows of B, those of `narrow.ids`, from Adam's moments on."""
+        self._rows = nn.Parameter(rows)
+        self.optimizer = _adam(self._rows, rate)
+        if moments:
+            self.optimizer.state[self._rows] = dict(moments)
 
     def take(self, rows: Iterable[Row]) -> None:
         """Take the rows of the next update, with what the trunk says of them."""
@@ -129,6 +125,7 @@ class HeadSteps:
         made = 0
         wanted = objective.config.update_kl
         with self._rows_in_place():
+            before = self._rows.detach().clone()
             while made < STEPS and kl < FAR * wanted and not (made and should_stop()):
                 progress(made, STEPS)
                 sums.begin_epoch()
@@ -146,6 +143,7 @@ class HeadSteps:
                 sums.include(of_step)
                 kl = self._step_near(objective)
                 made += 1
+            has_moved = not torch.equal(self._rows, before)
         # The next update's steps are larger or smaller, as this update went less far than wanted or further.
         if kl > 1.5 * wanted:
             self._scale_rate(1 / FASTER)
@@ -153,7 +151,7 @@ class HeadSteps:
             self._scale_rate(FASTER)
         self._fit_critic(objective)
         self._parts = []
-        return Made(sums, rate)
+        return Made(sums, rate, has_moved)
 
     def descend(
         self,
@@ -193,17 +191,35 @@ class HeadSteps:
     def _rows_in_place(self) -> Iterator[None]:
         """Take the rows to train out of B, and put them back; the batch's states show in which directions they see."""
         measure(self.narrow.down, [(part.trees[0], each) for part, each in self._parts])
-        if self.narrow.trained != self._tokens:
-            self._regroup(self.narrow.trained)
+        self._include_new_tokens()
+        ids = self.narrow.ids
         with torch.no_grad():
-            self._rows.copy_(self.narrow.up[self._tokens])
+            self._rows.copy_(self.narrow.up[ids])
         self.narrow.rows = self._rows
         try:
             yield
         finally:
             self.narrow.rows = None
             with torch.no_grad():
-                self.narrow.up[self._tokens] = self._rows
+                self.narrow.up[ids] = self._rows
+
+    def _include_new_tokens(self) -> None:
+        """Have a row for each token of admissible replies; those of new tokens come last, and begin at 0."""
+        more = len(self.narrow.ids) - len(self._rows)
+        if not more:
+            return
+
+        def grown(rows: Tensor) -> Tensor:
+            return nn.functional.pad(rows, (0, 0, 0, more)) if rows.ndim else rows
+
+        moments = {name: grown(moment) for name, moment in self._moments.items()}
+        self._train_from(grown(self._rows.detach()), moments, self._rate)
+
+    @property
+    def _moments(self) -> dict[str, Tensor]:
+        """Adam's: the number of steps, and two of the shape of the rows; none before the first step."""
+        found: dict[str, Tensor] = self.optimizer.state.get(self._rows, {})
+        return found
 
     def _step_near(self, objective: Objective) -> float:
         """Make a step, undone and tried smaller where it goes much too far; the KL of the update up to now."""
@@ -212,7 +228,7 @@ class HeadSteps:
         if gradient is None or not gradient.isfinite().all():
             return 0.0
         rows = self._rows.detach().clone()
-        moments = copy.deepcopy(self.optimizer.state.get(self._rows, {}))
+        moments = copy.deepcopy(self._moments)
         for _ in range(MOST_TRIALS):
             self.optimizer.step()
             kl = self._kl(objective)
@@ -275,26 +291,36 @@ class HeadSteps:
         )
 
     @property
-    def moments(self) -> Moments:
-        """None: the state has them, by prompt."""
-        return {}
+    def tensors(self) -> dict[str, Tensor]:
+        """What was learnt under each prompt, by the prompt's number and a name."""
+        learnt = [*self._learnt.values(), self._taken()]
+        return {
+            f"{number}.{name}": value
+            for number, of_prompt in enumerate(learnt)
+            for name, value in of_prompt.items()
+        }
 
-    def takes(self, moments: Moments) -> bool:
-        return not moments
+    def takes(self, tensors: Mapping[str, Tensor]) -> bool:
+        return all(
+            value.shape == self.narrow.down.shape
+            for name, value in tensors.items()
+            if name.endswith(".down")
+        )
 
     @property
     def state(self) -> HeadState:
-        learnt = {**self._learnt, self._prompt or "": self._taken()}
-        kept = {prompt: save(tensors) for prompt, tensors in learnt.items()}
-        return HeadState(prompt=self._prompt, learnt=kept, seen=self._seen)
+        return HeadState(prompts=[*self._learnt, self._prompt], seen=self._seen)
 
-    def restore(self, state: HeadState | None, moments: Moments) -> None:
+    def restore(self, state: HeadState | None, tensors: Mapping[str, Tensor]) -> None:
         """Go on from a state."""
         assert state is not None, "it is of this kind of learner"
-        self._learnt = {prompt: load(learnt) for prompt, learnt in state.learnt.items()}
-        self._prompt = state.prompt
+        learnt = {
+            prompt: _under(f"{number}.", tensors) for number, prompt in enumerate(state.prompts)
+        }
+        self._prompt = state.prompts[-1]
+        self._put(learnt.pop(self._prompt))
+        self._learnt = learnt
         self._seen = list(state.seen)
-        self._put(self._learnt.pop(state.prompt or ""))
 
     def use_prompt(self, prompt: str) -> bool:
         """Switch to this prompt's adapter, with its critic, optimizer and reference; True if it is another one.
@@ -336,85 +362,71 @@ class HeadSteps:
 
     def _taken(self) -> Learnt:
         """Copies of what was learnt under the present prompt."""
-        found = self._named(self.narrow.down, self.narrow.up, self._critic)
-        for name, moment in self.optimizer.state.get(self._rows, {}).items():
+        self._include_new_tokens()
+        ids = self.narrow.ids
+        found = self._named(self.narrow.down, ids, self.narrow.up[ids], self._critic)
+        for name, moment in self._moments.items():
             found[MOMENT + name] = moment
         if self.reference is not None:
-            found["reference"] = self._reference_up(self.reference)[self.narrow.ids]
+            then = self.reference.weights
+            found["reference"] = self._in_order(then["ids"], then["rows"])
         return {name: value.detach().clone() for name, value in found.items()}
 
     def _begun(self, prompt: str) -> Learnt:
         """What learning under a new prompt begins with: no moments, and the reference without an adapter."""
         assert self._prompt is not None, "the caller has looked"
         learnt = carried(self.policy, self._critic, self._seen, (self._prompt, prompt))
-        return self._nothing() if learnt is None else self._named(*learnt)
+        if learnt is None:
+            return self._nothing()
+        return self._named(learnt.down, self.narrow.ids, learnt.rows, learnt.critic)
 
     def _nothing(self) -> Learnt:
         """What is known before the first update: no directions, no critic."""
-        return {
-            "down": torch.zeros_like(self.narrow.down),
-            "rate": torch.tensor(FIRST_RATE, dtype=torch.float64),
-            **_of_critic(RidgeCritic(self._critic.hidden_size)),
-        }
+        no_ids = self.narrow.ids[:0]
+        critic = RidgeCritic(self._critic.hidden_size)
+        down = torch.zeros_like(self.narrow.down)
+        learnt = self._named(down, no_ids, self.narrow.up[no_ids], critic)
+        return {**learnt, "rate": torch.tensor(FIRST_RATE, dtype=torch.float64)}
 
-    def _named(self, down: Tensor, up: Tensor, critic: nn.Module) -> Learnt:
+    def _named(self, down: Tensor, ids: Tensor, rows: Tensor, critic: nn.Module) -> Learnt:
         """An adapter and its critic, with the present rate."""
-        ids = self.narrow.ids
-        return {
-            "down": down,
-            "ids": ids,
-            "up": up[ids],
-            "tokens": torch.tensor(self._tokens, dtype=torch.long),
-            "rate": torch.tensor(self._rate, dtype=torch.float64),
-            **_of_critic(critic),
-        }
+        found = {"down": down, "ids": ids, "rows": rows}
+        found["rate"] = torch.tensor(self._rate, dtype=torch.float64)
+        for name, value in critic.state_dict().items():
+            found[CRITIC + name] = value
+        return found
 
     @torch.no_grad()
     def _put(self, learnt: Mapping[str, Tensor]) -> None:
-        """Go on with what was learnt under a prompt; weights that it has nothing of are 0."""
+        """Go on with what was learnt under a prompt; rows of other tokens are 0."""
         narrow = self.narrow
-        no_tokens = torch.empty(0, dtype=torch.long)
-        ids = learnt.get("ids", no_tokens)
-        self._tokens = learnt.get("tokens", no_tokens).tolist()
-        narrow.include(ids.tolist(), self._tokens)
+        ids = learnt["ids"]
+        narrow.include(ids.tolist(), ())
         narrow.down.copy_(learnt["down"])
-        rows_of = {"up": narrow.up.data}
+        rows = self._in_order(ids, learnt["rows"])
+        narrow.up.zero_()
+        narrow.up[narrow.ids] = rows
         if self.reference is not None:
-            rows_of["reference"] = self._reference_up(self.reference)
-        for name, rows in rows_of.items():
-            rows.zero_()
-            if name in learnt:
-                rows[ids.to(rows.device)] = learnt[name].to(rows)
-        self._rows = nn.Parameter(narrow.up.new_zeros(len(self._tokens), len(narrow.down)))
-        self.optimizer = _adam(self._rows, float(learnt["rate"]))
-        if moments := _under(MOMENT, learnt):
-            self.optimizer.state[self._rows] = {
-                name: value.clone() for name, value in moments.items()
+            then = learnt.get("reference", torch.zeros_like(learnt["rows"]))
+            weights = {
+                "down": narrow.down.clone(),
+                "ids": narrow.ids.clone(),
+                "rows": self._in_order(ids, then),
             }
+            self.reference = EarlierSelf(self.policy, weights, self.reference.version)
+        moments = {
+            name: self._in_order(ids, moment) if moment.ndim else moment.clone()
+            for name, moment in _under(MOMENT, learnt).items()
+        }
+        self._train_from(rows, moments, float(learnt["rate"]))
         self._critic.load_state_dict(_under(CRITIC, learnt))
 
-    def _reference_up(self, reference: Reference) -> Tensor:
-        """(V, K) B, as the reference has it."""
-        return next(then for weight, then in reference.start if weight is self.narrow.up)
-
-    def _regroup(self, tokens: Sequence[int]) -> None:
-        """Have a row for each of these tokens; Adam's moments of those that there were before go along."""
-        place_before = {token: place for place, token in enumerate(self._tokens)}
-        moments = self.optimizer.state.get(self._rows, {})
-        shape = (len(tokens), len(self.narrow.down))
-        rows = nn.Parameter(self.narrow.up.new_zeros(shape))
-        optimizer = _adam(rows, self._rate)
-        for name, before in moments.items():
-            now = before
-            if name != "step":
-                now = before.new_zeros(shape)
-                for place, token in enumerate(tokens):
-                    if token in place_before:
-                        now[place] = before[place_before[token]]
-            optimizer.state[rows][name] = now
-        self._tokens = list(tokens)
-        self._rows = rows
-        self.optimizer = optimizer
+    def _in_order(self, ids: Tensor, rows: Tensor) -> Tensor:
+        """(m, K) the rows of some tokens in the order of `narrow.ids`; those of other tokens are 0."""
+        narrow = self.narrow
+        found = narrow.up.new_zeros(len(narrow.ids), len(narrow.down))
+        found[narrow.among(ids.to(found.device))] = rows.to(found)
+        return found
 
 
 def _paths(row: Row, trie: ActionTrie) -> list[list[int]]:
@@ -431,14 +443,10 @@ def _adam(rows: nn.Parameter, rate: float) -> torch.optim.Adam:
     return torch.optim.Adam([rows], lr=rate, betas=(0.9, 0.999))
 
 
-def _of_critic(critic: nn.Module) -> Learnt:
-    return {CRITIC + name: value for name, value in critic.state_dict().items()}
-
-
-def _under(prefix: str, learnt: Mapping[str, Tensor]) -> Learnt:
-    """What of it has names with a prefix, by the rest of these."""
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names have a prefix, by the rest of these."""
     return {
         name.removeprefix(prefix): value
-        for name, value in learnt.items()
+        for name, value in tensors.items()
         if name.startswith(prefix)
     }

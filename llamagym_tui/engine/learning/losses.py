@@ -6,7 +6,7 @@ with a value, D decisions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -123,22 +123,14 @@ class UpdateSums:
 
     def include(self, part: UpdateSums) -> None:
         """Add those of another part of the batch."""
-        self.policy_loss += part.policy_loss
-        self.value_loss += part.value_loss
-        self.approx_kl += part.approx_kl
-        self.clipped += part.clipped
-        self.entropy += part.entropy
-        self.action_entropy += part.action_entropy
-        # Unlike that of max(), torch's maximum keeps a NaN.
-        self.first_ratio = torch.maximum(
-            torch.as_tensor(self.first_ratio), torch.as_tensor(part.first_ratio)
-        )
-        self.decisions += part.decisions
-        self.turns += part.turns
-        self.branches += part.branches
-        self.grad_norms += part.grad_norms
-        self.skipped += part.skipped
-        self.log_ratios += part.log_ratios
+        for each in fields(self):
+            own = getattr(self, each.name)
+            other = getattr(part, each.name)
+            if each.name == "first_ratio":
+                # Unlike that of max(), torch's maximum keeps a NaN.
+                setattr(self, each.name, torch.maximum(*map(torch.as_tensor, (own, other))))
+            else:
+                setattr(self, each.name, own + other)
 
     def begin_epoch(self) -> None:
         """Forget what is of the epoch before alone."""
@@ -161,6 +153,15 @@ class UpdateSums:
         if is_first:
             # Unlike max(), clamp keeps a NaN.
             self.first_ratio = policy.largest_deviation.clamp(min=self.first_ratio)
+
+
+class Made(NamedTuple):
+    """The steps of an update."""
+
+    sums: UpdateSums
+    lr: float
+    has_moved: bool
+    """True if a step has changed a weight of the policy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,19 +9,16 @@ the rule: the adaptive schedule of rsl_rl, arXiv:2109.11978.
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from llamagym_tui.config import PPOConfig
-from llamagym_tui.engine.learning.figures import Made
-from llamagym_tui.engine.learning.losses import Objective, UpdateSums
-from llamagym_tui.engine.learning.movement import why_it_stood_still
+from llamagym_tui.engine.learning.losses import Made, Objective, UpdateSums
 from llamagym_tui.engine.learning.packing import PackedRows, Row, forwards, minibatches, parts_of
-from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.shape import forward_limits, shape_of
+from llamagym_tui.engine.policy.earlier import EarlierSelf
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import Ranks
 
@@ -34,8 +31,6 @@ NEAR = 0.5
 CHANGE = 1.5
 """Factor by which they do."""
 LEAST_PACE = 1e-4
-Moments = Mapping[int, Mapping[str, Tensor]]
-"""Tensors of an optimizer, for each trained weight by its number."""
 
 
 class ModelSteps:
@@ -49,7 +44,7 @@ class ModelSteps:
         self.ranks = ranks
         self.random = generator
         """Minibatches are drawn from it."""
-        self.reference: Reference | None = None
+        self.reference: EarlierSelf | None = None
         self.pace = 1.0
         """Factor on the scheduled learning rate."""
         backbone = policy.model.backbone
@@ -70,6 +65,8 @@ class ModelSteps:
         self._rows: Sequence[Row] = ()
         self._before: list[Tensor] = []
         """The weights before the last step. Empty: none can be undone."""
+        self._has_moved = False
+        """True if a step of the update under way has changed a weight of the policy."""
 
     def take(self, rows: Sequence[Row]) -> None:
         """Take the rows of the next update."""
@@ -97,6 +94,7 @@ class ModelSteps:
         policy_group, critic_group = self.optimizer.param_groups
         critic_group["lr"] = config.value_lr
         sums = UpdateSums()
+        self._has_moved = False
         for epoch in range(config.epochs):
             sums.begin_epoch()
             drawn = list(minibatches(self._rows, config.mini_batch_size, self.random))
@@ -125,7 +123,7 @@ class ModelSteps:
 
     def _made(self, sums: UpdateSums, lr: float) -> Made:
         self._before = []  # what was kept of the last step is of no use to the next update
-        return Made(sums, lr * self.pace)
+        return Made(sums, lr * self.pace, self._has_moved)
 
     def _gradients(
         self, minibatch: Sequence[Row], objective: Objective, turns: int, *, is_first: bool
@@ -159,6 +157,9 @@ class ModelSteps:
         if not objective.is_warming_up:
             self._before = [weight.detach().clone() for weight in self.weights]
         self.optimizer.step()
+        if not self._has_moved:
+            pairs = zip(self.weights, self._before, strict=False)
+            self._has_moved = not all(torch.equal(weight, before) for weight, before in pairs)
 
     @torch.no_grad()
     def _undo(self) -> None:
@@ -181,26 +182,46 @@ class ModelSteps:
     def why_it_stood_still(self, sums: UpdateSums, lr: float) -> str:
         """The cause for which an update has not moved the policy; empty: there was nothing to follow."""
         norms = [float(norm) for norm in sums.grad_norms]
-        return why_it_stood_still(self.weights, gradient_norms=norms, skipped=sums.skipped, lr=lr)
+        if sums.skipped and not norms:
+            return f"none of its {sums.skipped} gradients was finite: look at the rewards, or take a lower ppo.lr"
+        if norms and not lr:
+            return "the learning rate has come to 0 (ppo.lr_final): set it above 0, or end the run before"
+        if norms and all(weight.grad is None for weight in self.weights):
+            return (
+                "no gradient reaches any of them: they are frozen or have no part in what the model says, as those of "
+                "a disabled adapter"
+            )
+        if not any(norms):
+            return ""
+        kind = str(self.weights[0].dtype).removeprefix("torch.")
+        return (
+            f"steps of a learning rate of {lr:.2g} are rounded away in weights of {kind}: raise ppo.lr, or hold them "
+            "in float32"
+        )
 
     @property
-    def moments(self) -> Moments:
-        found: Any = self.optimizer.state_dict()["state"]
-        return found
+    def tensors(self) -> dict[str, Tensor]:
+        """The optimizer's, by the number of their weight and their name."""
+        moments: dict[int, dict[str, Tensor]] = self.optimizer.state_dict()["state"]
+        return {
+            f"{number}.{name}": value
+            for number, of_weight in moments.items()
+            for name, value in of_weight.items()
+        }
 
-    def takes(self, moments: Moments) -> bool:
+    def takes(self, tensors: Mapping[str, Tensor]) -> bool:
         """True if an optimizer's tensors have the shapes of these weights."""
         trained = [*self.weights, *self._head]
-        for index, of_weight in moments.items():
-            if not 0 <= index < len(trained):
+        for number, name, value in _by_weight(tensors):
+            # The number of steps is one number; moments have the shape of their weight.
+            if number >= len(trained) or (name != "step" and value.shape != trained[number].shape):
                 return False
-            for name, value in of_weight.items():
-                # The number of steps is one number; moments have the shape of their weight.
-                if name != "step" and value.shape != trained[index].shape:
-                    return False
         return True
 
-    def restore(self, state: object, moments: Moments) -> None:
+    def restore(self, state: object, tensors: Mapping[str, Tensor]) -> None:
+        moments: dict[int, dict[str, Tensor]] = {}
+        for number, name, value in _by_weight(tensors):
+            moments.setdefault(number, {})[name] = value
         # Rates are those of this learner's settings.
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
@@ -216,3 +237,10 @@ class ModelSteps:
     def begin_anew(self) -> bool:
         """Weights inside the model hold for prompts of any form, so they stay."""
         return False
+
+
+def _by_weight(tensors: Mapping[str, Tensor]) -> Iterator[tuple[int, str, Tensor]]:
+    """The number of each tensor's weight, its name, and the tensor."""
+    for key, value in tensors.items():
+        number, _, name = key.partition(".")
+        yield int(number), name, value

@@ -1,6 +1,6 @@
 """PPO: one update, from trajectories to changed weights.
 
-The advantages are those of the learner that the settings name: a critic's, or others without a critic (`estimators/`).
+The advantages are those of the learner that the settings name: a critic's, or others without a critic (`estimators`).
 It differs from the textbook in three ways. An advantage belongs to a turn and is shared by the tokens of its reply,
 unless `credit` is "token". Token terms are summed within a turn and averaged over turns, so that boilerplate tokens
 neither earn nor dilute. The entropy bonus is on the action distribution, where admissible replies part, not on the
@@ -14,7 +14,7 @@ import math
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,22 +24,20 @@ from torch import Tensor
 
 from llamagym_tui.config import PPOConfig, UpdateStats
 from llamagym_tui.engine.allocator import return_freed_memory
-from llamagym_tui.engine.learning.figures import update_stats
+from llamagym_tui.engine.learning.figures import UsedBatch, update_stats
 from llamagym_tui.engine.learning.head_steps import HeadState, HeadSteps
-from llamagym_tui.engine.learning.inspection import UsedBatch
 from llamagym_tui.engine.learning.losses import Objective
-from llamagym_tui.engine.learning.model_steps import ModelSteps, Moments
-from llamagym_tui.engine.learning.movement import Marks, require_trainable
+from llamagym_tui.engine.learning.model_steps import ModelSteps
 from llamagym_tui.engine.learning.packing import PackedRows, Row, batch_rows, observation_ids
-from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.learning.rewards import Novelty, ReturnMoments, discounted_returns
 from llamagym_tui.engine.learning.targets import Targets, batch_targets
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.own_torch import own_torch
+from llamagym_tui.engine.policy.earlier import EarlierSelf
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory, Turn
 from llamagym_tui.engine.ranks import ALONE, Ranks
-from llamagym_tui.errors import StoodStill
+from llamagym_tui.errors import ConfigError, StoodStill
 
 KEPT_BATCHES = 2
 """Updates whose batches can be inspected: an episode that the UI shows is soon of the update before the last."""
@@ -73,9 +71,42 @@ class LearnerState(msgspec.Struct, frozen=True, kw_only=True):
 
 @own_torch()
 def learner_for(policy: Policy, config: PPOConfig, seed: int, ranks: Ranks) -> "PPO":
-    """The learner of a policy. Raises ConfigError: it would train nothing."""
-    require_trainable(policy)
+    """The learner of a policy.
+
+    Raises:
+        ConfigError: no weight is trained, or they are of a type that small steps do not change.
+    """
+    trained = [each for each in policy.model.pretrained_model.parameters() if each.requires_grad]
+    if not trained:
+        raise ConfigError(
+            "Nothing of the model would be trained: requires_grad is off for all its weights. Set it for those that "
+            "are meant, or load an adapter with is_trainable=True."
+        )
+    is_coarse = any(weight.element_size() < torch.float32.itemsize for weight in trained)
+    if is_coarse and not policy.model.is_adapted:
+        raise ConfigError(
+            f"Weights of {str(trained[0].dtype).removeprefix('torch.')} are too coarse for the small steps of full "
+            "fine-tuning: load them in float32, or give an adapter (peft_config)."
+        )
     return PPO(policy, config, seed, ranks)
+
+
+def what_is_trained(policy: Policy) -> str:
+    """The number of the policy's trained weights and their place in the model, without the critic's."""
+    if policy.narrow is not None:
+        tokens = len(policy.narrow.trained)
+        of_token = len(policy.narrow.down)
+        if not tokens:  # turns have actions of their own, which are not known yet
+            return f"{of_token:,} weights of an adapter on the LM head alone for each token at which replies part"
+        return f"{tokens * of_token:,} weights of an adapter on the LM head alone, for {tokens:,} tokens"
+    model = policy.model
+    weights = sum(
+        each.numel() for each in model.pretrained_model.parameters() if each.requires_grad
+    )
+    if not model.is_adapted:
+        return f"all {weights:,} weights of the model"
+    layers = model.causal_lm.config.get_text_config().num_hidden_layers
+    return f"{weights:,} weights of an adapter in all {layers:,} layers"
 
 
 def unused_settings(names: Sequence[str]) -> str:
@@ -102,7 +133,7 @@ class PPO:
         else:
             self.steps = HeadSteps(policy, policy.narrow, random.Random(seed))
         if config.kl_coef or config.kl_coef_final:
-            self.reference = Reference(policy)
+            self.reference = EarlierSelf.of(policy)
         self.config = config
         self.updates = 0
         """Updates made so far; a roll back takes some away."""
@@ -124,12 +155,12 @@ class PPO:
         self.policy.has_critic = config.has_critic
 
     @property
-    def reference(self) -> Reference | None:
+    def reference(self) -> EarlierSelf | None:
         """The policy that the trained one is kept near to. None: there is none."""
         return self.steps.reference
 
     @reference.setter
-    def reference(self, reference: Reference | None) -> None:
+    def reference(self, reference: EarlierSelf | None) -> None:
         self.steps.reference = reference
 
     @own_torch()
@@ -150,7 +181,6 @@ class PPO:
             StoodStill: there was something to follow, and no weight of the policy has moved.
         """
         self.config = self.ranks.first(self.config)
-        marks = None if self.is_warming_up else Marks(self.steps.weights)
         began_s = time.perf_counter()
         trajectories = [each for part in self.ranks.gather(trajectories) for each in part]
         # 1. Targets, from what was sampled. Whatever comes from models (reference, values, bootstraps) is computed
@@ -177,7 +207,8 @@ class PPO:
             update_s=time.perf_counter() - began_s,
             lr=made.lr,
         )
-        if not self.is_warming_up and self.config.kl_target is not None:
+        moves_policy = not self.is_warming_up
+        if moves_policy and self.config.kl_target is not None:
             coef = adapted_kl_coef(self.kl_coef, stats.kl_ref, target=self.config.kl_target)
             self._adapted_kl_coef = coef
         self.updates += 1
@@ -192,7 +223,7 @@ class PPO:
                 self.config.learner,
             )
         )
-        if marks and not any(self.ranks.gather(marks.have_moved())):
+        if moves_policy and not made.has_moved:
             cause = self.steps.why_it_stood_still(sums, made.lr)
             if cause and targets.advantages.any():
                 raise StoodStill(
@@ -324,16 +355,16 @@ class PPO:
         )
 
     @property
-    def moments(self) -> Moments:
-        """The optimizer's tensors, which a checkpoint keeps beside the state."""
-        return self.steps.moments
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors of the optimizer and of an adapter on the head, which a checkpoint keeps beside the state."""
+        return self.steps.tensors
 
-    def takes(self, state: LearnerState, moments: Moments) -> bool:
-        """True if a state and an optimizer's tensors are of a learner of this kind, for weights of these shapes."""
+    def takes(self, state: LearnerState, tensors: Mapping[str, Tensor]) -> bool:
+        """True if a state and its tensors are of a learner of this kind, for weights of these shapes."""
         is_of_head = state.head is not None
-        return is_of_head == isinstance(self.steps, HeadSteps) and self.steps.takes(moments)
+        return is_of_head == isinstance(self.steps, HeadSteps) and self.steps.takes(tensors)
 
-    def restore(self, state: LearnerState, moments: Moments) -> None:
+    def restore(self, state: LearnerState, tensors: Mapping[str, Tensor]) -> None:
         """Go on from a state; nothing is known of what the last updates used."""
         self.updates = state.updates
         self.return_moments = state.return_moments
@@ -341,7 +372,7 @@ class PPO:
         self.novelty.counts = dict(state.counts)
         self.steps.random.setstate(state.random)
         self.steps.pace = state.pace
-        self.steps.restore(state.head, moments)
+        self.steps.restore(state.head, tensors)
         self.used.clear()  # a roll back undid these updates
 
     def use_prompt(self, prompt: str) -> bool:
@@ -379,16 +410,16 @@ class PPO:
     @torch.no_grad()
     def share(self) -> None:
         """Make the learners of all ranks equal to that of rank 0: weights, reference, moments, state."""
-        reference = [then for _, then in self.reference.start] if self.reference else []
-        weights = [*self.policy.model.parameters(), *reference]
-        own: Any = (weights, self.moments, self.state, self.policy.version, self.config)
-        first_weights, moments, state, version, config = self.ranks.first(own)
+        reference = self.reference.weights if self.reference else {}
+        weights = [*self.policy.model.parameters(), *reference.values()]
+        own: Any = (weights, self.tensors, self.state, self.policy.version, self.config)
+        first_weights, tensors, state, version, config = self.ranks.first(own)
         if self.ranks.rank == 0:
             return
         self.config = config
         for weight, first in zip(weights, first_weights, strict=True):
             weight.copy_(first)
-        self.restore(state, moments)
+        self.restore(state, tensors)
         self.policy.version = version
 
 

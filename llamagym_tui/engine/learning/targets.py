@@ -2,7 +2,7 @@
 
 Pure arithmetic over what was sampled and what the models computed of it; the learner runs the models. It goes in two
 steps. Rewards and penalties become steps, each with a value of its own: a turn, or each token of its reply (`credit`).
-And an estimator finds the advantages of the steps (`estimators/`).
+And an estimator finds the advantages of the steps (`estimators`).
 
 Notation: K turns and D decisions of a batch; T its steps, which are turns or decisions, episode after episode.
 """
@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from llamagym_tui.config import PPOConfig
-from llamagym_tui.engine.learning.estimators.by_name import ESTIMATORS
-from llamagym_tui.engine.learning.estimators.estimate import Comparison
+from llamagym_tui.engine.learning.batch import Batch, Comparison, credited_steps
+from llamagym_tui.engine.learning.estimators import ESTIMATORS
 from llamagym_tui.engine.learning.rewards import turn_rewards
-from llamagym_tui.engine.learning.steps import Batch, credited_steps
 from llamagym_tui.engine.policy.trajectory import Trajectory, Turn
 
 
@@ -105,7 +104,6 @@ def batch_targets(
         episode_lengths,
         bootstraps,
         seeds=[trajectory.group for trajectory in trajectories],
-        is_own=[trajectory.is_own for trajectory in trajectories],
         observations=observations,
     )
     found = ESTIMATORS[config.learner](batch, config)

@@ -42,7 +42,7 @@ class NarrowHead:
         self.trained: list[int] = []
         """The tokens whose rows of B are trained, ascending: those at which admissible replies part."""
         self.rows: Tensor | None = None
-        """Their rows of B while an update changes them. None: they are in B."""
+        """(m, K) rows of B of `ids` while an update changes them. None: they are in B."""
         # Of an adapter that was trained before, maybe on replies in other tokens.
         self.include(self.up.detach().any(1).nonzero().flatten().tolist(), ())
 
@@ -97,7 +97,7 @@ class NarrowHead:
         if self.rows is None:
             return rows
         trained = torch.tensor(self.trained, dtype=torch.long, device=self.ids.device)
-        return rows.index_copy(0, self._place_of[trained], self.rows)
+        return torch.where(torch.isin(self.ids, trained)[:, None], self.rows, rows)
 
     def among(self, ids: Tensor) -> Tensor:
         """Places of tokens among those that move."""

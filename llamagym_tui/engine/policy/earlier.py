@@ -1,6 +1,7 @@
-"""A policy as it once was: what is trained of it, kept apart, and put in place while that self is to reply.
+"""A policy as it once was: what is trained of it, kept apart, and put in place for a while.
 
-Of an adapter on the head alone these are the rows that it trains; of any other adapter its weights; else all weights.
+Of an adapter on the head alone these are its directions and the rows that it trains; of any other adapter its weights;
+else all weights. An earlier self is an opponent, and the reference that PPO keeps the policy near to.
 """
 
 from collections.abc import Iterator
@@ -28,8 +29,8 @@ class EarlierSelf:
     def __init__(self, policy: Policy, weights: dict[str, Tensor], version: int) -> None:
         """A self of these weights, by their names; `version` is as of `Policy`."""
         self.policy = policy
+        self.weights = weights
         self.version = version
-        self._weights = weights
 
     @classmethod
     def of(cls, policy: Policy) -> Self:
@@ -47,21 +48,37 @@ class EarlierSelf:
 
     @property
     def saved(self) -> SavedSelf:
-        return SavedSelf(version=self.version, weights=save(self._weights))
+        return SavedSelf(version=self.version, weights=save(self.weights))
 
     @contextmanager
     def in_place(self) -> Iterator[Policy]:
         """Run the policy with these weights."""
         policy = self.policy
-        now = _copied(policy)
         version = policy.version
-        _put(policy, self._weights)
+        self._swap()
         policy.version = self.version
         try:
             yield policy
         finally:
-            _put(policy, now)
+            self._swap()
             policy.version = version
+
+    @torch.no_grad()
+    def _swap(self) -> None:
+        """Exchange the policy's weights and these."""
+        narrow = self.policy.narrow
+        if narrow is None:
+            for name, weight in _trained(self.policy).items():
+                now = weight.data
+                weight.data = self.weights[name].to(now)
+                self.weights[name] = now
+            return
+        now_in_place = _copied(self.policy)
+        narrow.down.copy_(self.weights["down"])
+        # Rows of tokens that were met since are 0, as they were.
+        narrow.up[narrow.ids] = 0
+        narrow.up[self.weights["ids"].to(narrow.up.device)] = self.weights["rows"].to(narrow.up)
+        self.weights = now_in_place
 
 
 def _trained(policy: Policy) -> dict[str, Tensor]:
@@ -79,16 +96,3 @@ def _copied(policy: Policy) -> dict[str, Tensor]:
         return {name: weight.detach().clone() for name, weight in _trained(policy).items()}
     rows = narrow.up.detach()[narrow.ids]
     return {"down": narrow.down.detach().clone(), "ids": narrow.ids.clone(), "rows": rows}
-
-
-@torch.no_grad()
-def _put(policy: Policy, weights: dict[str, Tensor]) -> None:
-    narrow = policy.narrow
-    if narrow is None:
-        for name, weight in _trained(policy).items():
-            weight.copy_(weights[name])
-        return
-    narrow.down.copy_(weights["down"])
-    # Rows of tokens that were met since are 0, as they were.
-    narrow.up[narrow.ids] = 0
-    narrow.up[weights["ids"].to(narrow.up.device)] = weights["rows"].to(narrow.up)

@@ -13,7 +13,7 @@ from llamagym_tui.errors import PromptTooLongError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.commands import ProbeActions
 from llamagym_tui.protocol.events import ActionsProbed, ConversationProbed
-from llamagym_tui.trainer.rollout.env_slot import PendingPrompt
+from llamagym_tui.trainer.rollout.rollout import PendingPrompt
 
 LEAST_MOVE = 0.01
 """A change of a probability that is told of: one that its percentage shows."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.learning.inspection import Earned, UsedBatch, is_clipped
+from llamagym_tui.engine.learning.figures import Earned, UsedBatch, is_clipped
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.scoring import reply_logprobs
 from llamagym_tui.engine.own_torch import own_torch
@@ -136,8 +136,8 @@ class ReplyInspector:
         recalled = self._rollout.recall(episode)
         if recalled is None or turn < len(recalled[0].earlier):
             raise _Unknown(
-                f"The tokens of episode {episode:,} are not kept: only those of the last two batches, of the batch under "
-                "way, and of some episodes that were watched in inference mode are."
+                f"The tokens of episode {episode:,} are not kept: only those of the last two batches, the batch under "
+                "way, and some episodes that were watched in inference mode are."
             )
         return None, *recalled
 

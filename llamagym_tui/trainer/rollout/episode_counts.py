@@ -17,7 +17,7 @@ RATE_WINDOW_S = 10.0
 """Seconds over which the rate of episodes is measured."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EpisodeCounts:
     """The counts of an episode, so far or to its end."""
 
@@ -30,8 +30,6 @@ class EpisodeCounts:
     """Turns whose reply named an action that the environment refused."""
     mode: Mode = "train"
     prompt_version: int = 0
-    actions: tuple[int, ...] = ()
-    """Turns in which the reply named each action, known at its end; empty: they are not counted."""
     is_corrected: bool = False
     """A person acted in it."""
     is_truncated: bool = False

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from llamagym_tui.config import MAX_FAILURES, SEED_BITS, ParallelEnvs
+from llamagym_tui.config import MAX_FAILURES
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.events import (
@@ -34,7 +34,6 @@ def evaluate(
     episodes: int,
     greedy: bool,
     seed: int,
-    seed_bits: int = SEED_BITS,
     n_envs: int,
     system_prompt: str | None = None,
     limit_s: float | None = None,
@@ -44,7 +43,6 @@ def evaluate(
     ended: list[EpisodeCounts] | None = None,
     max_turns: int | None = None,
     max_failures: int = MAX_FAILURES,
-    parallel: ParallelEnvs = "auto",
     opponent: Opponent | None = None,
 ) -> EvaluationFinished | None:
     """Play episodes in environments apart from any run; exactly `episodes` of them unless stopped or out of time.
@@ -54,12 +52,11 @@ def evaluate(
     Args:
         policy: chooses replies; its own random state is left as it was.
         seed: of environments and sampling.
-        seed_bits: those of the seeds of episodes.
         system_prompt: None: the agent's own.
         limit_s: seconds after which no episode begins; those under way are played on. None: no limit.
         progress: called with the number of episodes that have ended.
         ended: receives the episodes; those of a number have the same seed in every evaluation with this one.
-        max_turns: as of `Rollout`; so are the three after it.
+        max_turns: as of `Rollout`; so are the two after it.
     Raises:
         EnvError: an environment cannot be made, or too many episodes in a row failed.
         PromptTooLongError: the model cannot read a first prompt.
@@ -81,10 +78,8 @@ def evaluate(
         episode_limit=episodes,
         max_turns=max_turns,
         max_failures=max_failures,
-        parallel=parallel,
         opponent=opponent,
     )
-    rollout.shared.seed_bits = seed_bits
     rollout.mode = "inference"
     if system_prompt is not None:
         rollout.set_system_prompt(system_prompt, 0)
@@ -189,12 +184,9 @@ def compared(
         maps: the policy under A and under B, if the agent has a map.
     """
     sides = []
-    shares = []
     for side, fields in zip(pairs, played_by, strict=True):
         figures = evaluated(side, greedy=greedy, elapsed_s=elapsed_s)
         sides.append(replace(figures, **fields))
-        if side and all(each.actions for each in side):
-            shares.append(_action_shares(side))
     by = difference(*pairs)
     return PromptsCompared(
         a=sides[0],
@@ -203,13 +195,5 @@ def compared(
         difference=by.mean,
         difference_stderr=by.stderr,
         enough=enough,
-        shares=shares if len(shares) == 2 else [],
         maps=list(maps),
     )
-
-
-def _action_shares(episodes: Episodes) -> list[float]:
-    """The share of the turns in which the reply names each action."""
-    turns = sum(each.length for each in episodes)
-    by_action = zip(*(each.actions for each in episodes), strict=True)
-    return [sum(counts) / turns for counts in by_action]

@@ -76,34 +76,23 @@ class Notices:
         self._agent = agent
         self._warn = warn
         self._reported: set[str] = set()
-        self._known_fault = agent.reading_fault
         self._read = 0
         """Turns of ended episodes."""
         self._unread = 0
         """Turns among them whose reply named no action."""
-        self._refusals = 0
-        """Turns among them whose reply named an action that the environment refused."""
         self._example = ""
-        """A reply that named no action, the last one."""
-        self._refused = ""
-        """A reply whose action was refused, the last one."""
+        """The last reply that named no action."""
 
     def _warn_once(self, kind: str, sentence: str) -> None:
-        if kind not in self._reported:
+        if sentence and kind not in self._reported:
             self._reported.add(kind)
             self._warn(sentence)
 
     def of_reading(self, reply: str, reading: ActionReading) -> None:
-        """An error of the agent's while it read a reply."""
-        if self._agent.reading_fault != self._known_fault:
-            self._known_fault = self._agent.reading_fault
-            self._warn(self._known_fault)
+        """An error of the agent's while it read a reply, or a reply that named no action."""
+        self._warn_once(self._agent.reading_fault, self._agent.reading_fault)
         if reading.failed:
             self._example = reply
-
-    def of_refusal(self, reply: str) -> None:
-        """A reply whose action the environment refused."""
-        self._refused = reply
 
     def of_cut(self, why: str) -> None:
         """An episode that cannot go on although its environment could."""
@@ -119,25 +108,14 @@ class Notices:
         )
 
     def of_episode(self, ended: EpisodeCounts) -> None:
-        """An ended episode, after which most replies so far may name no action, or a refused one."""
+        """An ended episode, after which most replies so far may name no action."""
         self._read += ended.length
         self._unread += ended.parse_failures
-        self._refusals += ended.refusals
-        if self._read < FEWEST_READ:
-            return
-        name = type(self._agent).__name__
-        if 2 * self._unread > self._read:
+        if self._read >= FEWEST_READ and 2 * self._unread > self._read:
             self._warn_once(
                 "unread",
                 f"{self._unread / self._read:.0%} of the first {self._read:,} replies name no action, for example "
                 f"{self._example[:MOST_WORDS]!r}: the agent's fallback action is played in their place. Have replies "
                 "chosen among the admissible ones (generation.policy = score), or make clear in the system prompt and "
-                f"{name}.extract_action what a reply is.",
-            )
-        if 2 * self._refusals > self._read:
-            self._warn_once(
-                "refused",
-                f"{self._refusals / self._read:.0%} of the first {self._read:,} replies name an action that "
-                f"{self._agent.env_id} refuses, for example {self._refused[:MOST_WORDS]!r}; {name}.actions can say "
-                "which are admissible, and the system prompt what is allowed.",
+                f"{type(self._agent).__name__}.extract_action what a reply is.",
             )

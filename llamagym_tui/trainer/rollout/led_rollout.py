@@ -6,7 +6,7 @@ weights after anything but an update has changed them. Only its own environments
 
 from typing import Any, NamedTuple
 
-from llamagym_tui.config import GenerationConfig, Mode
+from llamagym_tui.config import GenerationConfig
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.rollout import Rollout
@@ -28,7 +28,6 @@ class Plan(NamedTuple):
     batch_turns: int
     cuts_episodes: bool
     group_size: int
-    mode: Mode
     system_prompt: str
     prompt_version: int
     generation: GenerationConfig
@@ -73,12 +72,10 @@ class LedRollout(Rollout):
         if plan.is_anew and rank:
             self.restart()
             self.started = max(self.started, plan.started + rank)
-            self.policy.generator.manual_seed(self.shared.seed + plan.started + rank * SEEDS_APART)
+            self.policy.generator.manual_seed(self.seed + plan.started + rank * SEEDS_APART)
         self.batch_turns = plan.batch_turns
         self.cuts_episodes = plan.cuts_episodes
         self.group_size = plan.group_size
-        if plan.mode != self.mode:  # to set a mode drops episodes
-            self.mode = plan.mode
         self.system_prompt = plan.system_prompt
         self.prompt_version = plan.prompt_version
         self.policy.generation = plan.generation
@@ -156,7 +153,6 @@ class LedRollout(Rollout):
             batch_turns=self.batch_turns,
             cuts_episodes=self.cuts_episodes,
             group_size=self.group_size,
-            mode=self.mode,
             system_prompt=self.system_prompt,
             prompt_version=self.prompt_version,
             generation=self.policy.generation,

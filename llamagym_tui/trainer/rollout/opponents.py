@@ -6,7 +6,7 @@ trained. A reply that names no action is the fallback action, as for the player 
 
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -41,53 +41,39 @@ class Seat(NamedTuple):
     """Its turns of the episode so far."""
     shown: Observed
 
+    def turn(self, reply: str, action: Any) -> PlayedTurn:
+        """The turn that its reply makes of it."""
+        return PlayedTurn(self.shown.text, self.shown.actions, reply, action, 0.0)
 
-class Opponent(Protocol):
+
+class Opponent:
+    """The other player; as it is here, it does not change."""
+
     def replies(self, seats: Sequence[Seat], *, greedy: bool) -> Sequence[str]:
         """Its reply in each seat. Raises GeneratorError: there is none."""
-        ...
+        raise NotImplementedError
 
     def learnt(self, updates: int) -> None:
         """The trained policy has had this many updates."""
-        ...
 
     def state(self) -> Any:
         """From which `restore` goes on. None: there is nothing to keep."""
-        ...
-
-    def restore(self, state: Any) -> None:
-        """Raises ValueError: it is damaged, or of another version."""
-        ...
-
-    def begin_anew(self) -> None:
-        """Begin with the present policy, as after a roll back."""
-        ...
-
-
-class Fixed:
-    """An opponent that does not change; to be closed."""
-
-    def learnt(self, updates: int) -> None:
-        pass
-
-    def state(self) -> Any:
         return None
 
     def restore(self, state: Any) -> None:
-        pass
+        """Raises ValueError: it is damaged, or of another version."""
 
     def begin_anew(self) -> None:
-        pass
+        """Begin with the present policy, as after a roll back."""
 
     def close(self) -> None:
         pass
 
 
-class ModelOpponent(Fixed):
+class ModelOpponent(Opponent):
     """Another model, which is in this process."""
 
-    def __init__(self, policy: Policy, system_prompt: str, seats: int) -> None:
-        """So many `seats` are asked for at once; more in turn."""
+    def __init__(self, policy: Policy, system_prompt: str) -> None:
         self.policy = policy
         self._system_prompt = system_prompt
         self._sampler = Sampler(policy)
@@ -97,7 +83,7 @@ class ModelOpponent(Fixed):
         return _replies(self.policy, self._sampler, own, greedy=greedy)
 
 
-class EndpointOpponent(Fixed):
+class EndpointOpponent(Opponent):
     """A model behind an endpoint."""
 
     def __init__(
@@ -122,11 +108,11 @@ class EndpointOpponent(Fixed):
         self._endpoint.close()
 
 
-class EarlierSelves:
+class EarlierSelves(Opponent):
     """Earlier selves of the policy that is trained, of which each game draws one, and anew where one is added."""
 
-    def __init__(self, policy: Policy, seats: int) -> None:
-        """Keep the present policy as the first self; `seats` are asked for at once, more in turn."""
+    def __init__(self, policy: Policy) -> None:
+        """Keep the present policy as the first self."""
         self._policy = policy
         self._selves: list[tuple[EarlierSelf, Sampler]] = []
         self._keep(EarlierSelf.of(policy))

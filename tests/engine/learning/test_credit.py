@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from llamagym_tui.engine.learning.estimators.gae import batch_advantages
-from llamagym_tui.engine.learning.steps import Steps, credited_steps
+from llamagym_tui.engine.learning.batch import Steps, credited_steps
+from llamagym_tui.engine.learning.estimators import batch_advantages
 from llamagym_tui.engine.learning.targets import turn_sums
 from llamagym_tui.engine.policy.trajectory import Choice, Turn
 
@@ -39,7 +39,7 @@ def turn_steps(turns: list[Turn], rewards: torch.Tensor) -> Steps:
 def advantages(steps: Steps, bootstrap: float = 0.0) -> list[float]:
     return batch_advantages(
         *steps[:3], [len(steps.rewards)], [bootstrap], gamma=0.5, lam=0.5
-    ).advantages.tolist()
+    ).tolist()
 
 
 def test_a_turns_reward_lands_on_its_last_token_and_each_token_pays_its_own_kl():
@@ -97,7 +97,7 @@ def test_no_advantage_leaks_into_the_episode_before():
     steps = token_steps(TURNS, REWARDS, NO_KL, VALUES)
     found = batch_advantages(*steps[:3], [2, 1], [0.0, 0.0], gamma=0.5, lam=0.5)
     # The first episode ends with its second token: A_1 = 1 - 0.25, A_0 = 0.25 - 0.5 + A_1
-    assert found.advantages.tolist() == pytest.approx([0.5, 0.75, 1.0])
+    assert found.tolist() == pytest.approx([0.5, 0.75, 1.0])
 
 
 def test_errors_of_a_turns_tokens_weigh_as_much_as_one_of_a_turn():

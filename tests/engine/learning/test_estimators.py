@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from llamagym_tui.config import LEARNERS, LearnerName, PPOConfig
-from llamagym_tui.engine.learning.estimators.by_name import ESTIMATORS
-from llamagym_tui.engine.learning.estimators.estimate import Estimate
-from llamagym_tui.engine.learning.steps import Batch, credited_steps
+from llamagym_tui.engine.learning.batch import Batch, credited_steps
+from llamagym_tui.engine.learning.estimators import ESTIMATORS, Estimate
 from llamagym_tui.engine.policy.trajectory import Turn
 
 WITHOUT_CRITIC = [name for name, facts in LEARNERS.items() if not facts.has_critic]
@@ -36,16 +35,11 @@ def estimated(
     values = torch.tensor([turn.value for turn in turns])
     lengths = [len(episode) for episode in episodes]
     steps = credited_steps(turns, [1] * len(turns), torch.tensor(rewards), penalties, values)
-    ends = torch.tensor(lengths).cumsum(0).tolist()
     batch = Batch(
         steps,
         lengths,
         [5.0] * len(episodes),
         seeds or [0] * len(episodes),
-        [
-            not any(end - length <= at < end for at in others)
-            for length, end in zip(lengths, ends, strict=True)
-        ],
         observations or list(range(len(turns))),
     )
     return ESTIMATORS[learner](batch, PPOConfig(learner=learner, **settings))

@@ -8,7 +8,6 @@ import json
 import pytest
 import torch
 from msgspec.structs import replace
-from safetensors.torch import load
 
 from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig
 from llamagym_tui.engine.learning.checkpoint import load_checkpoint, save_checkpoint
@@ -206,7 +205,11 @@ def test_a_run_goes_on_from_a_checkpoint_as_if_undisturbed(
 
 def learnt_under(learner: PPO) -> dict[str, dict[str, torch.Tensor]]:
     """What the learner has, under every prompt."""
-    return {prompt: load(learnt) for prompt, learnt in learner.state.head.learnt.items()}
+    found: dict[str, dict[str, torch.Tensor]] = {}
+    for name, value in learner.tensors.items():
+        number, _, rest = name.partition(".")
+        found.setdefault(learner.state.head.prompts[int(number)], {})[rest] = value
+    return found
 
 
 def test_each_system_prompt_has_an_adapter_of_its_own_which_comes_back_with_it(tokenizer) -> None:
@@ -223,13 +226,13 @@ def test_each_system_prompt_has_an_adapter_of_its_own_which_comes_back_with_it(t
     assert learner.use_prompt("Play well.")
     assert policy.version > version
     begun = learnt_under(learner)["Play well."]
-    assert not torch.equal(begun["up"], before["up"])
+    assert not torch.equal(begun["rows"], before["rows"])
     assert not torch.equal(begun["down"], before["down"])
     assert "adam.exp_avg" not in begun
     assert not begun["reference"].any()
     learner.update(play(policy))
     other = learnt_under(learner)["Play well."]
-    assert other["up"].any()
+    assert other["rows"].any()
     assert learner.use_prompt("Play.")
     again = learnt_under(learner)
     assert list(again) == ["Play well.", "Play."]
@@ -242,14 +245,13 @@ def test_moments_of_rows_go_along_when_replies_with_other_tokens_come(tokenizer)
     policy = head_policy(tokenizer)
     learner = head_learner(policy)
     learner.update(play(policy))
-    tokens = list(learner.steps._tokens)
-    before = learner.steps.optimizer.state[learner.steps._rows]["exp_avg"].clone()
-    new = max(tokens) + 1
-    learner.steps._regroup(sorted([*tokens, 0, new]))
-    moments = learner.steps.optimizer.state[learner.steps._rows]
-    assert torch.equal(moments["exp_avg"][1:-1], before)
-    assert not moments["exp_avg"][[0, -1]].any()
-    assert float(moments["step"]) == 8.0
+    before = learner.tensors["0.adam.exp_avg"]
+    new = next(token for token in range(99) if token not in policy.narrow.ids.tolist())
+    policy.narrow.include([new], [new])
+    moments = learner.tensors
+    assert torch.equal(moments["0.adam.exp_avg"][:-1], before)
+    assert not moments["0.adam.exp_avg"][-1].any()
+    assert float(moments["0.adam.step"]) == 8.0
 
 
 def test_a_saved_head_is_an_adapter_that_peft_reads(tokenizer, tmp_path) -> None:

@@ -10,7 +10,7 @@ import torch
 from msgspec.structs import replace as replaced
 
 from llamagym_tui.config import PPOConfig
-from llamagym_tui.engine.learning.inspection import is_clipped
+from llamagym_tui.engine.learning.figures import is_clipped
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.scoring import reply_logprobs
 from llamagym_tui.engine.tokens.tokenization import Opening

@@ -59,6 +59,6 @@ def test_a_learner_adds_it_to_rewards_by_its_weight_and_goes_on_with_its_counts(
     )
     assert not plain.state.counts
     other = PPO(make_policy(), config)
-    other.restore(learner.state, learner.moments)
+    other.restore(learner.state, learner.tensors)
     expected = learner.targets(batch).returns.tolist()
     assert other.targets(batch).returns.tolist() == expected

@@ -177,5 +177,5 @@ def test_an_update_of_a_rate_that_is_far_too_large_stays_near(make_policy):
     # The factor is in the state, from which a resumed run goes on.
     assert ppo.state.pace == pytest.approx(followed.lr / 3e-2)
     other = PPO(make_policy(), far)
-    other.restore(ppo.state, ppo.moments)
+    other.restore(ppo.state, ppo.tensors)
     assert other.state.pace == ppo.state.pace

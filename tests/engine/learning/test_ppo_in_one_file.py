@@ -129,8 +129,8 @@ def test_the_gradient_of_the_first_update_is_the_engines(
     ppo = PPO(policy, config)
     reference = copy.deepcopy(own)
     assert ppo.reference is not None
-    moved = zip(ppo.reference.start, reference.lm.parameters(), strict=True)
-    for (_, then), weight in moved:
+    moved = zip(ppo.reference.weights.values(), reference.lm.parameters(), strict=True)
+    for then, weight in moved:
         then += 0.01 * torch.randn_like(then)
         weight.data = then.clone()
 

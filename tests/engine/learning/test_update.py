@@ -212,7 +212,7 @@ def moved_reference(ppo: PPO) -> None:
     """Make the reference another model than the policy, so that there is a KL."""
     assert ppo.reference is not None
     torch.manual_seed(0)
-    for _, then in ppo.reference.start:
+    for then in ppo.reference.weights.values():
         then += 0.1 * torch.randn_like(then)
 
 

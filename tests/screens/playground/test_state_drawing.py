@@ -114,7 +114,9 @@ async def test_a_hostile_drawing_steers_no_terminal_and_stays_in_its_place(
         if size[0] < 120:
             await pilot.press("v")
         for turn, text in enumerate(hostile):
-            client.emit(drawn(3, turn, text, marks=[(0, 3), (-4, 10**9), (2, 1)]))
+            client.emit(
+                drawn(3, turn, text, grounds=[(0, 3, "ice"), (-4, 10**9, "ice"), (2, 1, "?")])
+            )
             await sees(pilot, f"state · episode 3, turn {turn + 1}")
             (place,) = [each for each in app.screen.query(StateDrawing) if each.region.area]
             assert place.region.height <= size[1] // 2

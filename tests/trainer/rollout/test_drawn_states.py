@@ -133,5 +133,6 @@ def test_environments_render_text_where_the_agent_draws_nothing(make_rollout: Ma
     rollout.set_drawing(True)
     rollout.step()
     assert drawn(seen) == [(0, 0, "0 steps"), (0, 1, "1 steps")]
-    assert [event.marks for event in seen if isinstance(event, events.StateDrawn)] == [[(0, 1)]] * 2
+    places = [event.grounds for event in seen if isinstance(event, events.StateDrawn)]
+    assert places == [[(0, 1, "player")]] * 2
     assert RenderingEnv.rendered == 2

@@ -1,4 +1,4 @@
-"""What the environment gets is what the reply named, in every space of actions, and counts, names and log agree."""
+"""What the environment gets is what the reply named, in every space of actions, and names and log agree."""
 
 from __future__ import annotations
 
@@ -99,26 +99,24 @@ def names_of(count: int) -> tuple[str, ...]:
     )
 
 
-def played(policy: Policy, agent: Agent, reply: str) -> tuple[Any, TurnFinished, list[int]]:
-    """What the environment heard of a reply, the turn in the log, and how often each action was counted."""
+def played(policy: Policy, agent: Agent, reply: str) -> tuple[Any, TurnFinished]:
+    """What the environment heard of a reply, and the turn in the log."""
     emitted: list[Any] = []
     rollout = Rollout(
         agent, policy, n_envs=1, max_turns=9, batch_turns=9, seed=0, emit=emitted.append
     )
     slot: EnvSlot = rollout.slots[0]
-    slot.reset(0, "train", 0)
-    slot.game.reset(0)
-    slot.begin("Play.")
-    slot.prompt()
+    slot.reset(0)
+    slot.begin()
+    slot.under_way.observe(*slot.shown)
     HeardEnv.heard.clear()
-    move = slot.move(Reply([5], [-0.1], 0.0, True), text=reply)
-    slot.keep(move)
-    slot.game.step(move.action, is_fallback=move.reading.failed)
-    slot.add(move)
+    move = slot.move(Reply([5], [-0.1], 0.0, True), person=reply)
+    slot.play(move)
+    slot.finish_turn(move)
     rollout.close()
     (turn,) = [event for event in emitted if isinstance(event, TurnFinished)]
     (heard,) = HeardEnv.heard
-    return heard, turn, slot.actions
+    return heard, turn
 
 
 @pytest.fixture(scope="module")
@@ -154,11 +152,10 @@ def test_a_reply_by_number_or_name_reaches_the_environment_as_its_own_action(
         agent = completed(named)()
     by_name = data.draw(st.booleans(), label="by name")
     reply = agent.action_names[index] if by_name else f'{{"action": {index}}}'
-    heard, turn, counts = played(policy, agent, f"Action: {reply}" if by_name else reply)
+    heard, turn = played(policy, agent, f"Action: {reply}" if by_name else reply)
     assert np.array_equal(heard, actions[index])
     assert space.contains(heard)
     assert (turn.action, turn.action_name) == (index, agent.action_names[index])
-    assert counts == [int(each == index) for each in range(len(actions))]
 
 
 @pytest.mark.parametrize(
@@ -177,9 +174,9 @@ def test_an_action_that_is_no_number_reaches_the_environment_as_the_agent_return
     policy: Policy, space: Any, action: Any
 ) -> None:
     own = {"extract_action": lambda self, response: action, "fallback_action": action}
-    heard, turn, counts = played(policy, kind_of_agent(Own, space, **own)(), "whatever")
+    heard, turn = played(policy, kind_of_agent(Own, space, **own)(), "whatever")
     assert heard is action
-    assert (turn.action_name, counts) == (str(action), [])
+    assert turn.action_name == str(action)
 
 
 @pytest.mark.parametrize(

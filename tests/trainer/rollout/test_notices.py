@@ -51,7 +51,7 @@ def test_a_cut_before_the_environments_own_limit_is_reported_once(
         ended += rollout.step()
     assert {(episode.length, episode.is_truncated) for episode in ended} == {(4, True)}
     expected = (
-        "Episodes of LlamaCount-v0 are cut off after 4 turns; its own limit is 9: --set max_turns=N sets another "
-        "number. They count as truncated."
+        "Episodes of LlamaCount-v0 are cut off after 4 turns: --set max_turns=N sets another number. "
+        "They count as truncated."
     )
     assert warnings == [expected] * warned

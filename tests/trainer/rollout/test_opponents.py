@@ -143,7 +143,7 @@ def versions(pool: EarlierSelves) -> list[int]:
 
 def test_selves_are_kept_now_and_then_and_each_game_draws_one_by_its_seed(make_policy, monkeypatch):
     policy = make_policy(policy="score")
-    pool = EarlierSelves(policy, 64)
+    pool = EarlierSelves(policy)
     for update in range(1, EVERY * (MOST_KEPT + 2) + 1):
         changed(policy)
         pool.learnt(update)
@@ -165,7 +165,7 @@ def test_selves_are_kept_now_and_then_and_each_game_draws_one_by_its_seed(make_p
         "a game has one opponent, whichever others are asked with it"
     )
     assert all(f" to {seat.seed}" in reply for seat, reply in zip(many, found, strict=True))
-    again = EarlierSelves(policy, 4)
+    again = EarlierSelves(policy)
     again.restore(msgspec.to_builtins(pool.state()))
     assert versions(again) == versions(pool)
     assert again.replies(SEATS, greedy=False) == pool.replies(SEATS, greedy=False)
@@ -173,7 +173,7 @@ def test_selves_are_kept_now_and_then_and_each_game_draws_one_by_its_seed(make_p
 
 def test_what_an_earlier_self_replies_follows_from_the_seats_alone(make_policy):
     policy = make_policy(policy="score")
-    pool = EarlierSelves(policy, 4)
+    pool = EarlierSelves(policy)
     state = policy.generator.get_state()
     found = [pool.replies([seat], greedy=False)[0] for seat in SEATS for _ in range(2)]
     assert found[::2] == found[1::2]
@@ -195,7 +195,7 @@ class FakeEndpoint:
 
 
 def test_an_earlier_self_that_is_damaged_ends_a_resume_with_a_sentence(make_policy):
-    selves = EarlierSelves(make_policy(policy="score"), 4)
+    selves = EarlierSelves(make_policy(policy="score"))
     (saved,) = selves.state()
     damaged = replace(saved, weights=saved.weights[: len(saved.weights) // 2])
     run: Any = SimpleNamespace(

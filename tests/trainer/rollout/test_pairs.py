@@ -18,17 +18,8 @@ from llamagym_tui.trainer.rollout.evaluation import (
 Earns = Callable[[int], float]
 
 
-def hand(
-    number: int, value: float, sticks: int = 1, hits: int = 0, failures: int = 0
-) -> EpisodeCounts:
-    return EpisodeCounts(
-        value,
-        sticks + hits,
-        failures,
-        mode="inference",
-        actions=(sticks, hits),
-        number=number,
-    )
+def hand(number: int, value: float, turns: int = 1, failures: int = 0) -> EpisodeCounts:
+    return EpisodeCounts(value, turns, failures, mode="inference", number=number)
 
 
 class Scripted:
@@ -69,15 +60,14 @@ def test_a_tenth_of_the_way_between_the_baselines_is_narrow_enough(
     assert enough_for(baselines) == pytest.approx(enough)
 
 
-def test_a_comparison_has_both_means_the_paired_difference_and_the_shares_of_the_actions() -> None:
-    a = [hand(n, -1.0, 1, 2, failures=n % 2) for n in range(4)]
-    b = [hand(n, value, 2, 1) for n, value in enumerate((-1.0, 0.0, 0.0, 1.0))]
+def test_a_comparison_has_both_means_and_the_paired_difference() -> None:
+    a = [hand(n, -1.0, 3, failures=n % 2) for n in range(4)]
+    b = [hand(n, value, 3) for n, value in enumerate((-1.0, 0.0, 0.0, 1.0))]
     by = [{"prompt_version": version, "system_prompt": f"v{version}"} for version in (1, 2)]
     found = compared((a, b), by, elapsed_s=2.0, greedy=True, enough=0.1)
     # Differences 0, 1, 1, 2: mean 1, deviation √(2/3), standard error √(1/6); B's own: deviation √(2/3), too.
     assert (found.pairs, found.difference) == (4, 1.0)
     assert found.difference_stderr == pytest.approx((1 / 6) ** 0.5)
-    assert found.shares == [[1 / 3, 2 / 3], [2 / 3, 1 / 3]]
     assert (found.a.mean_return, found.a.return_stderr, found.a.parse_failure_rate) == (
         -1.0,
         0.0,

@@ -64,7 +64,6 @@ def test_episodes_of_a_group_are_reset_to_one_seed_and_are_in_one_batch(
 ):
     rollout, _ = make_rollout(n_envs=5, batch_turns=10 * ranks, group_size=3)
     monkeypatch.setattr(rollout, "ranks", Sized(ranks))
-    rollout.shared.ranks = ranks
     rollout.step()  # of a batch that is dropped amid a group, as no other may be completed by it
     rollout.restart()
     reset = {slot.index: len(slot.game.env.unwrapped.seeds) for slot in rollout.slots}
@@ -263,7 +262,7 @@ def test_an_evaluation_plays_on_seeds_that_its_run_does_not_see(make_policy, mon
         "reset",
         lambda env, seed=None, **more: seeds.append(seed) or reset(env, seed=seed),
     )
-    config = RunConfig(agent="count", run_dir="", seed=3, n_envs=8, parallel_envs="off")
+    config = RunConfig(agent="count", run_dir="", seed=3, n_envs=8)
     builders, policy = Builders(config), make_policy()
     builders.rollout(CountAgent(), policy, seed=3, emit=lambda event: None).begin_episodes()
     trained = set(seeds)
