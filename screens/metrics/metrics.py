@@ -1,27 +1,57 @@
-"""The metrics screen: a list of the figures of an update, and the chart of the chosen one."""
+"""The metrics screen (key `m`): a list of the figures of an update, and the chart of the chosen one with its meaning,
+its healthy range and a verdict."""
 
+import math
+from collections.abc import Mapping
 from itertools import groupby
+from typing import NamedTuple
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Horizontal
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.widgets import OptionList
+from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from llamagym_tui.config import FIGURES
-from llamagym_tui.screens.metrics.figure_chart import (
-    FigureChart,
-    figure_value,
-    health,
-    shown_figures,
+from llamagym_tui.config import FIGURES, GROUPS, LEARNERS, RunConfig, UpdateStats, Value
+from llamagym_tui.protocol.literal import one_line
+from llamagym_tui.returns import margin
+from llamagym_tui.screens.widgets.chart import (
+    BOUND,
+    Curve,
+    Drawing,
+    Level,
+    Plot,
+    baseline_levels,
 )
 from llamagym_tui.screens.widgets.fitted import Fitted, TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE
+from llamagym_tui.screens.widgets.numbers import baselines, plain, share
 from llamagym_tui.screens.widgets.run_header import RunHeader
 from llamagym_tui.state.run import RunState
+
+SHARES = ("clip_fraction", "parse_failure_rate", "refusal_rate", "flat_groups")
+MOST_MARKS = 3
+"""Changes that are named under a chart."""
+STILL = ("approx_kl", "clip_fraction", "grad_norm")
+"""Figures that are 0 while only the critic is trained."""
+OF_CRITIC = ("explained_variance", "value_loss")
+OF_GROUPS = ("flat_groups",)
+
+
+class Health(NamedTuple):
+    ok: bool | None
+    """None: there is nothing to judge by."""
+    words: str
+
+    @property
+    def badge(self) -> tuple[str, str]:
+        """The verdict in short, and its style."""
+        if self.ok is None:
+            return "·", ASIDE
+        return ("ok", "$success") if self.ok else ("out", "bold $error")
 
 
 class FigureList(OptionList):
@@ -47,6 +77,8 @@ class MetricsScreen(Fitted[None]):
     def __init__(self, state: RunState) -> None:
         super().__init__()
         self._state = state
+        self._field = "mean_return"
+        """The figure that is shown, by its field of `UpdateStats`."""
         self._listed: tuple[object, object] | None = None
 
     def compose(self) -> ComposeResult:
@@ -54,7 +86,10 @@ class MetricsScreen(Fitted[None]):
         yield RunHeader(self._state, id="run-header")
         with Horizontal(id="metrics"):
             yield FigureList(id="figure-list", markup=False)
-            yield FigureChart(self._state, id="figure-chart")
+            with Vertical(id="figure-chart"):
+                yield Static(id="figure-title", markup=False)
+                yield Plot("The line begins with the second update.")
+                yield Static(id="figure-texts", markup=False)
         yield KeyBar()
 
     def on_mount(self) -> None:
@@ -64,8 +99,7 @@ class MetricsScreen(Fitted[None]):
     def show(self, state: RunState) -> None:
         self._state = state
         self.query_one(RunHeader).show(state)
-        chart = self.query_one(FigureChart)
-        chart.show(state, chart.field)
+        self._show_chart()
         if self._listed == (state.history, state.settings):
             return
         self._listed = (state.history, state.settings)
@@ -74,15 +108,40 @@ class MetricsScreen(Fitted[None]):
         if tuple(option.id for option in figures.options if option.id) != fields:
             # Another learner has other figures.
             figures.set_options(_grouped(fields))
-            shown = chart.field if chart.field in fields else fields[0]
+            shown = self._field if self._field in fields else fields[0]
             figures.highlighted = figures.get_option_index(shown)
         for field in fields:
             figures.replace_option_prompt(field, _line(state, field))
 
+    def _show_chart(self, *, at_once: bool = False) -> None:
+        state, field = self._state, self._field
+        self.query_one("#figure-title", Static).update(
+            Content.assemble((FIGURES[field].title, "bold"), "\n", FIGURES[field].meaning)
+        )
+        texts = Content("\n").join(figure_texts(state, field))
+        self.query_one("#figure-texts", Static).update(texts)
+        of = (state.history, state.marks, field)
+        self.query_one(Plot).show(of, lambda: figure_drawing(state, field), at_once=at_once)
+
     @on(OptionList.OptionHighlighted)
     def choose(self, event: OptionList.OptionHighlighted) -> None:
         if event.option.id is not None:
-            self.query_one(FigureChart).show(self._state, event.option.id)
+            self._field = event.option.id
+            self._show_chart(at_once=True)
+
+
+def shown_figures(config: RunConfig, changes: Mapping[str, Value]) -> tuple[str, ...]:
+    """The figures that mean something for a run's learner, by their groups.
+
+    Args:
+        changes: settings that were changed since the run began, by their dotted names.
+    """
+    learner = LEARNERS[changes.get("ppo.learner", config.ppo.learner)]  # type: ignore[index]
+    hidden: tuple[str, ...] = () if learner.has_critic else OF_CRITIC
+    if learner.groups is None:
+        hidden += OF_GROUPS
+    shown = (field for field in FIGURES if field not in hidden)
+    return tuple(sorted(shown, key=lambda field: GROUPS.index(FIGURES[field].group)))
 
 
 def _grouped(fields: tuple[str, ...]) -> list[Option]:
@@ -100,3 +159,80 @@ def _line(state: RunState, field: str) -> Content:
         return Content.styled(name, ASIDE)
     value = (f"{figure_value(state.stats, field):<10}", "bold")
     return Content.assemble((name, ASIDE), value, health(field, state.stats).badge)
+
+
+def health(field: str, stats: UpdateStats) -> Health:
+    """The verdict on a figure of an update by its healthy range."""
+    value = float(getattr(stats, field))
+    text = FIGURES[field]
+    if stats.lr == 0 and field in STILL:
+        return Health(None, "the critic alone is trained")
+    if field == "mean_return" and not stats.episodes:
+        return Health(None, "no episode ended in this batch")
+    if math.isnan(value):
+        return Health(False, "not a number")
+    if text.low is None and text.high is None:
+        return Health(None, "no healthy range")
+    if text.low is not None and value < text.low:
+        return Health(False, "below its healthy range")
+    if text.high is not None and value > text.high:
+        return Health(False, "above its healthy range")
+    return Health(True, "in its healthy range")
+
+
+def figure_value(stats: UpdateStats, field: str) -> str:
+    measured = getattr(stats, field)
+    if isinstance(measured, int):
+        return f"{measured:,}"
+    value = float(measured)
+    if not math.isfinite(value):
+        return "none" if field == "mean_return" else "no number"
+    if field in SHARES:
+        return share(value)
+    return plain(value, 0.0 if field == "lr" else 1e-6)
+
+
+def figure_drawing(state: RunState, field: str) -> Drawing | None:
+    """The chart of a figure; None before it has two finite values."""
+    points: list[tuple[float, float]] = []
+    band: list[float] = []
+    pairs = zip(state.history.values(field), state.history.samples, strict=True)
+    for (episode, value), sample in pairs:
+        if math.isfinite(value):
+            half = margin(sample.stats.return_stderr) if field == "mean_return" else 0.0
+            points.append((episode, value))
+            band.append(half if math.isfinite(half) else 0.0)
+    if len(points) < 2:
+        return None
+    known = baselines(state) if field == "mean_return" else {}
+    low = min(y - half for (_, y), half in zip(points, band, strict=True))
+    high = max(y + half for (_, y), half in zip(points, band, strict=True))
+    span = high - low or abs(high) or 1.0
+    bounds = (FIGURES[field].low, FIGURES[field].high)
+    # A bound far off would flatten the line.
+    near = [y for y in bounds if y is not None and low - span <= y <= high + span]
+    return Drawing(
+        curves=[Curve(points)],
+        band=band,
+        levels=[*(Level(bound, BOUND) for bound in near), *baseline_levels(known)],
+        marks=[mark.episode for mark in state.marks],
+        fitted=[low, high, *near, *known.values()],
+    )
+
+
+def figure_texts(state: RunState, field: str) -> list[Content]:
+    """The lines under the chart of a figure, the most important first."""
+    lines = []
+    if state.stats is not None:
+        found = health(field, state.stats)
+        value = (figure_value(state.stats, field), "bold")
+        words = (found.words, found.badge[1])
+        lines.append(Content.assemble(("now      ", ASIDE), value, "  ", words))
+    lines.append(Content.assemble(("healthy  ", ASIDE), FIGURES[field].healthy))
+    if field == "mean_return":
+        lines.append(Content.styled("░ 95 % interval of each batch's mean", ASIDE))
+    if state.marks:
+        last = state.marks[-MOST_MARKS:]
+        marks = " · ".join(f"{mark.episode:,} {one_line(mark.label)}" for mark in last)
+        lines.append(Content.assemble(("┊ ", "$accent"), (f"changes  {marks}", ASIDE)))
+    return lines

@@ -15,11 +15,10 @@ from textual.widgets import DataTable, Static
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import evaluated_return, thinned
 from llamagym_tui.screens.past_runs.run_table import RunRow, played_text, short_return
-from llamagym_tui.screens.widgets.chart import Curve, Drawing, Level, Plot, line_of
+from llamagym_tui.screens.widgets.chart import Curve, Drawing, Plot, baseline_levels
 from llamagym_tui.screens.widgets.fitted import TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE, plot_colors
-from llamagym_tui.screens.widgets.numbers import plain
 from llamagym_tui.state.run_summary import differences
 
 COLORS = ("primary", "warning", "success", "error", "accent", "foreground")
@@ -90,7 +89,7 @@ class CompareScreen(Screen[None]):
         known = self._rows[0].known.baselines
         return Drawing(
             curves,
-            levels=[Level(y, line_of(name), f"{name} {plain(y)}") for name, y in known.items()],
+            levels=baseline_levels(known),
             marks=[start for row in self._rows if (start := row.known.returns.start)],
             fitted=[*known.values()],
             left=0.0,

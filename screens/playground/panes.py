@@ -9,17 +9,16 @@ from textual.events import Click
 from textual.widgets import Static
 
 from llamagym_tui.game.drawing import MAX_LINES
-from llamagym_tui.protocol.events import PolicyMapLaidOut
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import MeanReturn, margin, smoothing_window, thinned
-from llamagym_tui.screens.playground.figures import age
+from llamagym_tui.returns import margin, smoothing_window, thinned
+from llamagym_tui.screens.playground.lines import age
 from llamagym_tui.screens.policy_map.drawing import legend, places_for
 from llamagym_tui.screens.policy_map.grid import NOWHERE, PolicyGrid
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.policy_map.screen import why_not_yet
-from llamagym_tui.screens.widgets.chart import Curve, Drawing, Level, Plot, line_of
-from llamagym_tui.screens.widgets.look import ASIDE, drawing_content, own_styles
-from llamagym_tui.screens.widgets.numbers import BAR, bar, baselines, number, plain, share
+from llamagym_tui.screens.widgets.chart import Curve, Drawing, baseline_levels
+from llamagym_tui.screens.widgets.look import ASIDE, drawing_content
+from llamagym_tui.screens.widgets.numbers import BAR, bar, baselines, number, share
 from llamagym_tui.screens.widgets.run_header import StateText
 from llamagym_tui.state.run import RunState
 
@@ -28,48 +27,23 @@ MOST_ACTIONS = 6
 NAME_WIDTH = 12
 
 
-class ReturnChart(Vertical):
-    """Mean return over episodes with its 95 % interval, the baselines, and a mark at each change."""
-
-    DEFAULT_CSS = "ReturnChart > Static { height: auto; max-height: 3; color: $aside; }"
-
-    def compose(self) -> ComposeResult:
-        yield Plot("The curve begins with the first episodes.")
-        yield Static(id="chart-legend", markup=False)
-
-    def show(self, state: RunState) -> None:
-        for plot in self.query(Plot):  # There is none in an app that is closing.
-            plot.show((state.returns, state.marks), lambda: self._drawing(state))
-
-    def _drawing(self, state: RunState) -> Drawing | None:
-        window = smoothing_window(state.returns.episodes)
-        points = thinned(state.returns.trailing(window), 2 * max(20, self.size.width))
-        if len(points) < 2:
-            return None
-        last = points[-1]
-        for text in self.query("#chart-legend").results(Static):
-            text.update(_chart_legend(state, MeanReturn(last.mean_return, last.stderr, window)))
-        known = baselines(state)
-        # The band is as wide as the returns in the first episodes: there it may leave the chart.
-        sure = points[len(points) // 4 :]
-        ends = [each.mean_return + side * margin(each.stderr) for each in sure for side in (-1, 1)]
-        return Drawing(
-            curves=[Curve([(point.episode, point.mean_return) for point in points])],
-            band=[margin(point.stderr) for point in points],
-            levels=[Level(y, line_of(name), f"{name} {plain(y)}") for name, y in known.items()],
-            marks=[mark.episode for mark in state.marks],
-            fitted=[*known.values(), *ends],
-        )
-
-
-def _chart_legend(state: RunState, now: MeanReturn) -> Content:
-    mean = f"mean return {now.text} of {now.episodes:,} episodes "
-    text = Content.assemble(("━ ", "$primary"), mean, ("░", "$secondary"), " 95 %")
-    if state.marks:
-        episode, label, update = state.marks[-1]
-        change = f"last change at {episode:,}, update {update:,}: {one_line(label)}"
-        text += Content.assemble("\n", ("┊ ", "$accent"), change)
-    return text
+def return_drawing(state: RunState, width: int) -> Drawing | None:
+    """The curve of mean return with its 95 % interval, the baselines, and a mark at each change."""
+    window = smoothing_window(state.returns.episodes)
+    points = thinned(state.returns.trailing(window), 2 * max(20, width))
+    if len(points) < 2:
+        return None
+    known = baselines(state)
+    # The band is as wide as the returns in the first episodes: there it may leave the chart.
+    sure = points[len(points) // 4 :]
+    ends = [each.mean_return + side * margin(each.stderr) for each in sure for side in (-1, 1)]
+    return Drawing(
+        curves=[Curve([(point.episode, point.mean_return) for point in points])],
+        band=[margin(point.stderr) for point in points],
+        levels=baseline_levels(known),
+        marks=[mark.episode for mark in state.marks],
+        fitted=[*known.values(), *ends],
+    )
 
 
 class LiveGrid(PolicyGrid, can_focus=False):
@@ -96,26 +70,24 @@ class MapPane(Vertical):
         yield Static(id="map-title", markup=False)
         yield LiveGrid(id="live-map")
 
-    def fit(self, layout: PolicyMapLaidOut | None, width: int, height: int) -> bool:
-        """Take the rows that the largest cells need; False if there is no map or no room."""
+    def show(self, state: RunState, width: int, height: int) -> None:
+        """Show the newest map in the rows that its cells need, or nothing if there is no map or no room."""
+        layout, grid = state.map_layout, self.query_one(LiveGrid)
         if layout is None or not layout.panels:
-            return False
-        places = places_for(layout, width, height - 1)
-        self.query_one(LiveGrid).styles.height = places.height
-        return places.width <= width and places.height < height
-
-    def show(self, state: RunState) -> None:
-        layout = state.map_layout
-        if layout is None or not layout.panels or not self.display:
+            self.display = False
             return
-        grid = self.query_one(LiveGrid)
+        places = places_for(layout, width, height - 1)
+        self.display = places.width <= width and places.height < height
+        if not self.display:
+            return
+        grid.styles.height = places.height
         if layout is not grid.policy.layout or state.mapped is not grid.policy.mapped:
             grid.show(MappedPolicy(layout, state.mapped))
         has_time = state.watching.turn_s > 0 or state.phase == "paused"
         grid.place_on(state.view.seen if has_time else "")
         when = why_not_yet(state)
         if state.mapped is not None:
-            signs = legend(layout, grid.places.cell.width)
+            signs = legend(layout, places.cell.width)
             when = f"{age(state.updates - state.mapped.update)} · {signs}"
         title = Content.assemble(("policy map", "bold"), (f" · {when}", ASIDE))
         self.query_one("#map-title", Static).update(title, layout=False)
@@ -124,8 +96,12 @@ class MapPane(Vertical):
 class StateDrawing(StateText):
     """The drawing of the watched state, the action probabilities beside it, and the result."""
 
-    DEFAULT_CSS = own_styles(__file__)
-    _lines = 1
+    DEFAULT_CSS = "StateDrawing { height: 2; padding: 0 1; background: $surface; }"
+
+    def __init__(self, state: RunState, *, id: str) -> None:
+        super().__init__(self._drawing, state, id=id)
+        self._lines = 1
+        self.is_wanted = False
 
     def show(self, state: RunState) -> None:
         """Show another state. The pane never shrinks, so that nothing below it jumps."""
@@ -134,16 +110,17 @@ class StateDrawing(StateText):
         self.styles.height = 1 + self._lines
         super().show(state)
 
-    def content_at(self, width: int) -> Content:
-        drawn = self.state.view.drawn
+    def _drawing(self, state: RunState, width: int) -> Content:
+        drawn = state.view.drawn
+        if not self.is_wanted:
+            return Content()
         if drawn is None:
-            words = "The next observation is drawn here." if self.state.live else "Not drawn."
-            return Content.styled(f"state\n{words}", ASIDE)
+            return Content.styled("state\nThe next observation is drawn here.", ASIDE)
         text = drawing_content(self.app, drawn.text, drawn.grounds)
         lines = text.split("\n", include_separator=False, allow_blank=True)[: self._lines]
         wide = max(line.cell_length for line in lines) + 4
-        beside = _probabilities(self.state)[: self._lines]
-        rows = [_drawing_title(self.state)]
+        beside = _probabilities(state)[: self._lines]
+        rows = [_drawing_title(state)]
         for left, right in zip_longest(lines, beside, fillvalue=Content()):
             rows.append(left.pad_right(wide - left.cell_length) + right)
         room = max(self.content_size.height, 2)
@@ -168,18 +145,18 @@ def _probabilities(state: RunState) -> list[Content]:
     """A bar for each of the likeliest actions of the drawn turn, or for the last action taken."""
     drawn, probed, acted = state.view.drawn, state.view.probed, state.view.acted
     assert drawn is not None
-    place, chosen = (drawn.episode, drawn.turn), ""
+    chosen = ""
+    shares: dict[str, float] = {}
     if acted is not None and acted.episode == drawn.episode and 0 <= drawn.turn - acted.turn <= 1:
         chosen = one_line(acted.action_name)
-    shares: dict[str, float] = {}
-    if probed is not None and (probed.episode, probed.turn) == place:
+        if acted.probability is not None:
+            shares = {chosen: acted.probability}
+    if probed is not None and (probed.episode, probed.turn) == (drawn.episode, drawn.turn):
         shares = dict(zip(map(one_line, probed.names), probed.shares, strict=True))
         if acted is None or acted.turn != drawn.turn:
             chosen = ""
-    elif chosen and acted is not None:
-        if acted.probability is None:
-            return [Content.styled(f"→ {chosen}", "bold")]
-        shares = {chosen: acted.probability}
+    if chosen and chosen not in shares:
+        return [Content.styled(f"→ {chosen}", "bold")]
     likeliest = sorted(shares, key=shares.__getitem__, reverse=True)[:MOST_ACTIONS]
     return [
         Content.assemble(

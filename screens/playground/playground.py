@@ -1,8 +1,7 @@
 """The main screen of a run: conversation, curve, map, figures, and the keys that steer it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import Literal
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -12,41 +11,42 @@ from textual.keys import format_key
 from textual.widgets import Input
 
 from llamagym_tui import user_files
-from llamagym_tui.protocol.commands import Pause, Resume, SetMode
+from llamagym_tui.protocol.commands import (
+    AnyCommand,
+    DrawStates,
+    Pause,
+    Resume,
+    RollBack,
+    SaveCheckpoint,
+    SetMode,
+    SetPace,
+    Step,
+    TakeWheel,
+    Watch,
+)
 from llamagym_tui.screens.conversation.view import ConversationPane, ConversationView
-from llamagym_tui.screens.playground.actions import PlaygroundActions, allowed
+from llamagym_tui.screens.playground import lines
+from llamagym_tui.screens.playground.panes import MapPane, StateDrawing, return_drawing
+from llamagym_tui.screens.widgets.chart import Plot
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.fitted import WIDE, Fitted, TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar, KeyOf, key_of
 from llamagym_tui.screens.widgets.run_header import RunHeader, StateText
 from llamagym_tui.setup.lessons import NAMED
 from llamagym_tui.state.run import RunState
+from llamagym_tui.state.transcript import ReplySoFar
 
-if TYPE_CHECKING:
-    from llamagym_tui.screens.playground.panes import MapPane, ReturnChart
-    from llamagym_tui.screens.playground.status_lines import Banner
-
-LOW = 30
-"""Rows below which the legend of the curve is hidden."""
-LOWEST = 22
+LOW = 22
 """Rows below which the curve is hidden."""
-LEAST_CHART = 9
-"""Rows that the curve keeps above a map."""
+LEAST_BESIDE = 10
+"""Rows that curve and figures keep above a map."""
 MOST_SIDE = 90
 """Columns of curve and map, at most."""
 
 SPEED = Binding.Group("Speed", compact=True)
 
 
-class Panels(NamedTuple):
-    """The mounted panes that are no texts."""
-
-    banner: Banner
-    chart: ReturnChart
-    map: MapPane
-
-
-class PlaygroundScreen(PlaygroundActions, Fitted[None]):
+class PlaygroundScreen(Fitted[None]):
     CSS_PATH = "playground.tcss"
     BINDING_GROUP_TITLE = "Playground"
     BINDINGS = [
@@ -295,60 +295,35 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
     def __init__(self, state: RunState) -> None:
         super().__init__()
         self._state = state
-        self._panels: Panels | None = None
         self._keys: tuple[object, ...] = ()
+        self._drawing_wanted: bool | None = None
+        """The choice of a person; None to draw where the screen is wide."""
 
     def compose(self) -> ComposeResult:
-        """Compose the first frame; the rest follows it."""
+        state = self._state
         yield TooSmall()
-        yield RunHeader(self._state, id="run-header")
+        yield RunHeader(state, id="run-header")
+        yield lines.Banner(state, id="banner")
+        yield StateText(lines.progress_line, state, id="progress-line")
+        yield StateText(lines.first_sight, state, id="first-sight")
+        yield StateText(lines.edit_line, state, id="prompt-line")
         with Container(id="body"):
-            view = ConversationView(id="conversation", placeholder=waiting_text(self._state))
-            yield ConversationPane(view, id="conversation-pane")
+            view = ConversationView(id="conversation", placeholder=waiting_text(state))
+            with Vertical(id="left"):
+                yield StateDrawing(state, id="drawing")
+                yield ConversationPane(view, id="conversation-pane")
+            with Vertical(id="side"):
+                yield Plot("The curve begins with the first episodes.", id="returns")
+                yield MapPane(id="map-pane")
+                yield StateText(lines.figures, state, id="figures")
         yield KeyBar()
 
     def on_mount(self) -> None:
         view = self.query_one(ConversationView)
         view.focus()
         self.watch(view, "marked_row", self.refresh_bindings, init=False)
-        self.call_after_refresh(self._furnish)
-
-    async def _furnish(self) -> None:
-        """Mount what the first frame does without, so that it comes sooner."""
-        from llamagym_tui.screens.playground.figures import Figures, FirstSight
-        from llamagym_tui.screens.playground.panes import MapPane, ReturnChart, StateDrawing
-        from llamagym_tui.screens.playground.status_lines import (
-            Banner,
-            ProgressLine,
-            PromptLine,
-            WatchLine,
-        )
-
-        if not self.is_attached:
-            return  # It was left at once.
-        state = self._state
-        preferences = user_files.load_preferences(user_files.config_dir())
-        self._drawing_wanted = preferences.drawing
-        head = (
-            Banner(id="banner", markup=False),
-            ProgressLine(state, id="progress-line"),
-            FirstSight(state, id="first-sight"),
-            PromptLine(state, id="prompt-line"),
-        )
-        above = (WatchLine(state, id="watch-line"), StateDrawing(state, id="drawing"))
-        chart, policy_map = ReturnChart(), MapPane(id="map-pane")
-        side = Vertical(chart, policy_map, Figures(state, id="figures"), id="side")
-        with self.app.batch_update():
-            # All at once: the app may be left at each wait, and then nothing can be mounted.
-            mounted = (
-                self.mount(*head, after="#run-header"),
-                self.query_one("#conversation-pane").mount(*above, before=0),
-                self.query_one("#body").mount(side),
-            )
-            for each in mounted:
-                await each
-        self._panels = Panels(head[0], chart, policy_map)
-        self.show(self._state)
+        self._drawing_wanted = user_files.load_preferences(user_files.config_dir()).drawing
+        self.call_after_refresh(lambda: self.show(self._state))
 
     def on_screen_resume(self) -> None:
         self.show(getattr(self.app, "run_state", None) or self._state)
@@ -358,21 +333,22 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
 
     def show(self, state: RunState) -> None:
         self._state = state
-        panels = self._panels
-        if panels is None or not self.is_attached:
-            return
+        if not self.is_attached or not self.query(KeyBar):
+            return  # It is not composed yet, or it is being left.
         conversation = self.query_one(ConversationView)
         if not state.transcript.entries:
             conversation.placeholder = waiting_text(state, key_of(self.app, "table", "h"))
         conversation.shows_newest = bool(state.watching.turn_s)
         conversation.show(state.transcript.entries)
-        panels.banner.show(state)
-        self._fit(state, panels.map)
+        self.show_drawing()
         for text in self.query(StateText):
             text.show(state)
-        panels.chart.show(state)
-        panels.map.show(state)
-        self.show_drawing()
+        plot = self.query_one("#returns", Plot)
+        plot.display = self.size.height >= LOW
+        plot.show((state.returns, state.marks), partial(return_drawing, state, plot.size.width))
+        body = self.query_one("#body").size
+        width = min(body.width // 2, MOST_SIDE) - 3 if self.size.width >= WIDE else 0
+        self.query_one(MapPane).show(state, width, body.height - LEAST_BESIDE)
         stage = (
             state.live,
             state.pause_intended,
@@ -384,17 +360,6 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         if keys != self._keys:
             self._keys = keys
             self.refresh_bindings()
-
-    def _fit(self, state: RunState, policy_map: MapPane) -> None:
-        """Set the style classes of what has room."""
-        size = self.size
-        self.set_class(size.height < LOW, "-low")
-        self.set_class(size.height < LOWEST, "-lowest")
-        body = self.query_one("#body").size
-        width = min(body.width // 2, MOST_SIDE) - 3
-        rows = body.height - LEAST_CHART
-        fits = policy_map.fit(state.map_layout, width, rows)
-        self.set_class(fits and size.width >= WIDE, "-map")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide the key of the opposite state, and dim what the trainer cannot do now."""
@@ -414,14 +379,151 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
                 return allowed(action, state, parameters)
         return True if state.live and state.run is not None else None
 
+    # Screens
+
+    def action_metrics(self) -> None:
+        from llamagym_tui.screens.metrics.metrics import MetricsScreen
+
+        self.app.push_screen(MetricsScreen(self._state))
+
+    def action_policy_map(self) -> None:
+        """Open the policy map."""
+        from llamagym_tui.screens.policy_map.screen import PolicyMapScreen
+
+        self.app.push_screen(PolicyMapScreen(self._state))
+
+    def action_settings(self) -> None:
+        from llamagym_tui.screens.steering.settings import SettingsDialog
+
+        self.app.push_screen(SettingsDialog(self._state))
+
+    def action_evaluate(self) -> None:
+        from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
+
+        self.app.push_screen(EvaluationDialog(self._state))
+
+    def action_inspect(self) -> None:
+        from llamagym_tui.screens.inspector.inspector import open_inspector
+
+        open_inspector(self.query_one(ConversationView), self._state)
+
+    def action_take_wheel(self) -> None:
+        """Take over from the agent, or go back to the open wheel."""
+        from llamagym_tui.screens.play.wheel_screen import WheelScreen
+
+        self.app.post_message(CommandAsked(TakeWheel()))
+        self.app.push_screen(WheelScreen(self._state))
+
+    # Requests
+
+    def _ask(self, command: AnyCommand) -> None:
+        self.post_message(CommandAsked(command))
+
     def action_pause(self) -> None:
-        self.post_message(CommandAsked(Pause()))
+        self._ask(Pause())
 
     def action_resume(self) -> None:
-        self.post_message(CommandAsked(Resume()))
+        self._ask(Resume())
 
-    def action_mode(self, mode: str) -> None:
-        self.post_message(CommandAsked(SetMode(mode="train" if mode == "train" else "inference")))
+    def action_mode(self, mode: Literal["train", "inference"]) -> None:
+        self._ask(SetMode(mode=mode))
+
+    def action_checkpoint(self) -> None:
+        self._ask(SaveCheckpoint())
+
+    def action_roll_back(self) -> None:
+        from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
+
+        question = (
+            "Go back to the last good checkpoint? A checkpoint is good once a whole batch went well after it. "
+            "What was learnt since is lost and the present batch is dropped; episodes stay counted."
+        )
+        dialog = ConfirmDialog("roll back?", question, yes="roll back", no="stay")
+        dialog.ask(self.app, lambda: self._ask(RollBack()))
+
+    def action_advance(self, unit: Literal["turn", "update"]) -> None:
+        self._ask(Step(unit=unit))
+
+    def action_pace(self, way: Literal["slower", "faster"]) -> None:
+        def pace(state: RunState) -> SetPace:
+            watching = state.watching
+            return SetPace(turn_s=watching.slower() if way == "slower" else watching.faster())
+
+        self.post_message(CommandAsked(pace))
+
+    def action_watch(self, by: int) -> None:
+        """Watch another environment."""
+
+        def other(state: RunState) -> Watch:
+            return Watch(env=(state.watching.env_intended + by) % max(state.n_envs, 1))
+
+        self.post_message(CommandAsked(other))
+
+    # The conversation and the drawing
+
+    @property
+    def marked(self) -> ReplySoFar | None:
+        """The reply that a person has marked."""
+        return next((view.marked for view in self.query(ConversationView)), None)
+
+    def action_turn(self, by: int) -> None:
+        """Mark the reply above or below the marked one."""
+        self.query_one(ConversationView).mark_next(by)
+
+    def action_unmark(self) -> None:
+        """Unmark the reply and follow the newest line."""
+        self.query_one(ConversationView).action_follow()
+
+    def action_view(self) -> None:
+        """Show or hide the drawing of the watched state, now and in later runs."""
+        self._drawing_wanted = not self._draws
+        try:
+            user_files.keep_preferences(user_files.config_dir(), drawing=self._drawing_wanted)
+        except OSError as error:
+            self.notify(f"This is not kept for later runs: {error}", severity="warning")
+        self.show_drawing()
+
+    @property
+    def _draws(self) -> bool:
+        return self.size.width >= WIDE if self._drawing_wanted is None else self._drawing_wanted
+
+    def show_drawing(self) -> None:
+        """Show the drawing above the conversation, and request it from the trainer."""
+        state, wanted = self._state, self._draws
+        can_come = state.live and state.run is not None and state.run.draws
+        drawing = self.query_one(StateDrawing)
+        drawing.is_wanted = wanted and (can_come or state.view.drawn is not None)
+        drawing.show(state)
+        if can_come and wanted != state.view.requested:
+            self._ask(DrawStates(on=wanted))
+
+
+def allowed(action: str, state: RunState, parameters: tuple[object, ...] = ()) -> bool | None:
+    """True if an action can be done now, None if its key is dim."""
+    able = state.live and state.run is not None and not state.stopping
+    watching = state.watching
+    match action:
+        case "evaluate":
+            able = able or bool(state.evaluations or state.comparison)
+        case "checkpoint":
+            able = able and not state.pending.checkpoint
+        case "roll_back":
+            able = able and not state.pending.roll_back
+        case "advance":
+            is_free = watching.step_requested is None
+            able = able and is_free and (parameters == ("turn",) or state.mode == "train")
+        case "pace":
+            other = watching.slower() if parameters == ("slower",) else watching.faster()
+            able = able and other != watching.turn_s_intended
+        case "view":
+            able = state.view.drawn is not None or (state.run is not None and state.run.draws)
+        case "inspect":
+            able = state.inspection.found is not None or (able and state.watched is not None)
+        case "settings" | "watch" | "take_wheel":
+            pass
+        case _:
+            return True
+    return True if able else None
 
 
 def waiting_text(state: RunState, table_key: str = "h") -> str:

@@ -29,7 +29,7 @@ class CellSize(NamedTuple):
     height: int
 
 
-SIZES = tuple(CellSize(*size) for size in ((9, 3), (7, 3), (5, 2), (5, 1), (4, 1), (3, 1), (2, 1)))
+SIZES = tuple(CellSize(*size) for size in ((7, 3), (5, 2), (5, 1), (4, 1), (3, 1), (2, 1)))
 
 
 class Place(NamedTuple):
@@ -93,10 +93,8 @@ def _places(layout: PolicyMapLaidOut, cell: CellSize, across: int) -> Places:
     return Places(tuple(panels), cell, widest, bottom)
 
 
-def map_line(
-    policy: MappedPolicy, places: Places, y: int, style_of: StyleOf, *, best: bool = False
-) -> Iterator[Piece]:
-    """Line `y` of the map; `best` draws the best actions instead of the policy."""
+def map_line(policy: MappedPolicy, places: Places, y: int, style_of: StyleOf) -> Iterator[Piece]:
+    """Line `y` of the map."""
     at = 0
     for number, (place, panel) in enumerate(zip(places.panels, policy.layout.panels, strict=True)):
         row, inner = divmod(y - place.y - 1, places.cell.height)
@@ -113,21 +111,20 @@ def map_line(
             yield Piece(_fitted(label.rjust(place.label - 1), place.label), Style(dim=True))
             for column in range(len(panel.columns)):
                 spot = Spot(number, row, column)
-                yield _cell(policy, spot, places.cell.width, style_of, best, is_middle)
+                yield _cell(policy, spot, places.cell.width, style_of, is_middle)
         at = place.x + place.label + len(panel.columns) * places.cell.width
 
 
 def _cell(
-    policy: MappedPolicy, spot: Spot, width: int, style_of: StyleOf, best: bool, is_middle: bool
+    policy: MappedPolicy, spot: Spot, width: int, style_of: StyleOf, is_middle: bool
 ) -> Piece:
     cell, layout = policy.cells.get(spot), policy.layout
     if cell is None:
         return Piece(" " * width, Style())
-    text = best_text(layout, cell) if best else policy_text(layout, cell, width)
-    style = style_of(cell, best_warmth(layout, cell) if best else policy_warmth(layout, cell))
-    if cell.cell.sign or (cell.agrees is False and not best):
+    style = style_of(cell, policy_warmth(layout, cell))
+    if cell.cell.sign or cell.agrees is False:
         style += Style(bold=True)
-    shown = _centred(text if is_middle else "", width)
+    shown = _centred(policy_text(layout, cell, width) if is_middle else "", width)
     if cell.cell.has_wall and shown.endswith(" "):
         shown = shown[:-1] + WALL
     return Piece(shown, style, spot)
@@ -153,10 +150,6 @@ def _tenths(share: float) -> int:
     return min(int(10 * share), 9)
 
 
-def best_text(layout: PolicyMapLaidOut, cell: MappedCell) -> str:
-    return one_line(cell.cell.sign or "".join(layout.signs[action] for action in cell.cell.best))
-
-
 def policy_warmth(layout: PolicyMapLaidOut, cell: MappedCell) -> float | None:
     """Place on the colour scale: warm for the mapped action, or cold the surer the choice is."""
     if cell.choice is None:
@@ -164,14 +157,6 @@ def policy_warmth(layout: PolicyMapLaidOut, cell: MappedCell) -> float | None:
     if layout.action is not None:
         return cell.share(layout.action)
     return 0.5 - 0.5 * cell.share(cell.choice)
-
-
-def best_warmth(layout: PolicyMapLaidOut, cell: MappedCell) -> float | None:
-    """Place of the best action on the same scale."""
-    action, best = layout.action, cell.cell.best
-    if not best:
-        return None
-    return 0.0 if action is None else 0.5 * ((action in best) + (best == [action]))
 
 
 def best_name(layout: PolicyMapLaidOut) -> str:
@@ -183,10 +168,8 @@ def describe(policy: MappedPolicy, cell: MappedCell) -> str:
     layout = policy.layout
     if cell.cell.sign:
         return "no action here"
-    if policy.mapped is None:
-        return "not computed yet"
     if not cell.shares:
-        return "the probabilities are not finite"
+        return "not known"
     names = [one_line(name) for name in layout.action_names]
     parts = [f"{name} {share(p)}" for name, p in zip(names, cell.shares, strict=False)]
     if (rest := 1 - sum(cell.shares)) >= LEAST_REST:

@@ -9,7 +9,7 @@ from textual.style import Style
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import smoothing_window
-from llamagym_tui.screens.policy_map.drawing import CellSize, legend, map_line, places_for
+from llamagym_tui.screens.policy_map.drawing import CellSize, Piece, legend, map_line, places_for
 from llamagym_tui.screens.policy_map.mapped_policy import MappedCell, MappedPolicy
 from llamagym_tui.screens.widgets.numbers import number
 from llamagym_tui.state.run import RunState
@@ -30,10 +30,7 @@ COLD = Color.parse("#3f74c8")
 NEUTRAL = Color.parse("#232b38")
 WARM = Color.parse("#bd7a1e")
 LANDMARKS = {"danger": Color.parse("#9e3532"), "goal": Color.parse("#28844b")}
-STYLE = (
-    ".film text { font: 12px ui-monospace, monospace; fill: #d6dbe3 } .film .c { text-anchor: middle } "
-    ".film .t { font-size: 20px } .film .p { width: 100%; height: 100% }"
-)
+STYLE = ".film text { font: 13px ui-monospace, monospace; fill: #d6dbe3 } .film rect { rx: 3px }"
 
 
 def run_film(state: RunState) -> str:
@@ -57,32 +54,31 @@ def run_film(state: RunState) -> str:
     return film_svg(policies, captions, f"{state.agent} · {state.model}")
 
 
-def film_svg(
-    policies: Sequence[MappedPolicy], captions: Sequence[str] = ("",), title: str = ""
-) -> str:
+def film_svg(policies: Sequence[MappedPolicy], captions: Sequence[str], title: str = "") -> str:
     """Maps on one layout, shown one after the other without end, each with its caption."""
     layout = policies[0].layout
     places = places_for(layout, COLUMNS, 10_000, sizes=[CellSize(5, 1)])
     last = len(policies) - 1
     turns = list(range(last)) + [last] * HELD
-    parts = [_text("t", 16, 28, title)]
+    frames = []
     for at, (policy, caption) in enumerate(zip(policies, captions, strict=True)):
         values = ";".join("1" if turn == at else "0" for turn in turns)
         time = f'dur="{FRAME_S * len(turns):g}s" repeatCount="indefinite" calcMode="discrete" values="{values}"'
         moves = f'<animate attributeName="opacity" {time}/>' if last else ""
-        words = " · ".join(filter(None, (caption, policy.words)))
-        picture = [_text("l", 16, 50, words)]
+        picture = _text(2, 50, " · ".join(filter(None, (caption, policy.words))))
         for y in range(places.height):
             x = 2
             for piece in map_line(policy, places, y, fill_of):
-                picture.append(_piece(x * LETTER, TOP + y * LINE, piece.text, piece.style))
+                picture += _piece(x, TOP + y * LINE, piece)
                 x += len(piece.text)
-        parts.append(f'<g opacity="{int(at == last)}">{moves}{"".join(picture)}</g>')
+        frames.append(f'<g opacity="{int(at == last)}">{moves}{picture}</g>')
     height = TOP + places.height * LINE
-    parts.append(_text("l", 16, height + LINE, legend(layout, places.cell.width)))
+    signs = _text(2, height + LINE, legend(layout, places.cell.width))
     box = f'viewBox="0 0 {(places.width + 4) * LETTER} {height + 2 * LINE}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="film" {box}>'
-    return f'{head}<style>{STYLE}</style><rect class="p" fill="#0e1116"/>{"".join(parts)}</svg>'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="film" {box}><style>{STYLE}</style>'
+        f'<rect width="100%" height="100%" fill="#0e1116"/>{_text(2, 28, title)}{"".join(frames)}{signs}</svg>'
+    )
 
 
 def fill_of(cell: MappedCell, warmth: float | None) -> Style:
@@ -94,16 +90,17 @@ def fill_of(cell: MappedCell, warmth: float | None) -> Style:
     return Style(NEUTRAL.blend(COLD if warmth < 0.5 else WARM, abs(2 * warmth - 1)))
 
 
-def _piece(x: int, y: int, text: str, style: Style) -> str:
-    if style.background is None:
-        return _text("l", x + (len(text) - len(text.lstrip())) * LETTER, y + 14, text)
-    width = len(text) * LETTER
-    fill = style.background.hex
-    rect = f'<rect x="{x}" y="{y}" width="{width - 2}" height="{LINE - 2}" rx="3" fill="{fill}"/>'
-    return rect + _text("c", x + width / 2, y + 14, text)
+def _piece(column: int, y: int, piece: Piece) -> str:
+    """A piece of a map: its ground, if it has one, and its text."""
+    blanks = len(piece.text) - len(piece.text.lstrip())
+    text = _text(column + blanks, y + 14, piece.text)
+    if piece.style.background is None:
+        return text
+    size = f'width="{len(piece.text) * LETTER - 2}" height="{LINE - 2}"'
+    return f'<rect x="{column * LETTER}" y="{y}" {size} fill="{piece.style.background.hex}"/>{text}'
 
 
-def _text(kind: str, x: float, y: float, text: str) -> str:
+def _text(column: int, y: int, text: str) -> str:
     if not text.strip():
         return ""
-    return f'<text class="{kind}" x="{x:g}" y="{y:g}">{escape(one_line(text.strip()))}</text>'
+    return f'<text x="{column * LETTER}" y="{y}">{escape(one_line(text.strip()))}</text>'

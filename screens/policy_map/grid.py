@@ -7,7 +7,6 @@ from textual.color import Color
 from textual.events import MouseMove
 from textual.geometry import Region, Size
 from textual.message import Message
-from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.style import Style
@@ -18,12 +17,9 @@ from llamagym_tui.screens.policy_map.mapped_policy import (
     MappedCell,
     MappedPolicy,
     Spot,
-    changed_choices,
 )
 from llamagym_tui.screens.widgets.look import ground_style, text_on
 
-FLASH_S = 2.0
-"""Seconds for which a changed cell is marked."""
 LEVELS = 10
 """Steps of the colour scale."""
 NOWHERE = Spot(-1, -1, -1)
@@ -44,9 +40,6 @@ class PolicyGrid(ScrollView, can_focus=True):
         ),
     ]
 
-    shows_best = reactive(False)
-    """True to draw the best actions instead of the policy."""
-
     class Pointed(Message):
         """The cursor moved, or the cells were laid out."""
 
@@ -54,8 +47,6 @@ class PolicyGrid(ScrollView, can_focus=True):
         super().__init__(id=id)
         self.policy = MappedPolicy(PolicyMapLaidOut(), None)
         self.cursor = NOWHERE
-        self.changed: frozenset[Spot] = frozenset()
-        """The cells in which the newest map prefers another action; marked for a moment."""
         self.places = places_for(self.policy.layout, 0, 0)
         self._fitted: tuple[PolicyMapLaidOut, Size] | None = None
 
@@ -69,15 +60,7 @@ class PolicyGrid(ScrollView, can_focus=True):
         if policy.layout is not before.layout:
             self.cursor = next(iter(policy.cells), NOWHERE) if self.can_focus else NOWHERE
         self.fit()
-        if self.app.animation_level != "none" and (changed := changed_choices(before, policy)):
-            self.changed = changed
-            self.set_timer(FLASH_S, lambda: self._settle(changed))
         self.refresh()
-
-    def _settle(self, changed: frozenset[Spot]) -> None:
-        if self.changed is changed:
-            self.changed = frozenset()
-            self.refresh()
 
     def on_resize(self) -> None:
         self.fit()
@@ -133,12 +116,12 @@ class PolicyGrid(ScrollView, can_focus=True):
         scroll_x, scroll_y = self.scroll_offset
         segments: list[Segment] = []
         line = y + scroll_y
-        for piece in map_line(self.policy, self.places, line, self._style_of, best=self.shows_best):
+        for piece in map_line(self.policy, self.places, line, self._style_of):
             style = self.visual_style + piece.style
             if piece.spot is not None:
                 style += Style.from_meta({"spot": piece.spot})
-            if piece.spot == self.cursor or piece.spot in self.changed:
-                style += Style(reverse=True, bold=True)
+                if piece.spot == self.cursor:
+                    style += Style(reverse=True, bold=True)
             segments.append(Segment(piece.text, style.rich_style))
         return Strip(segments).crop_extend(scroll_x, scroll_x + self.size.width, self.rich_style)
 

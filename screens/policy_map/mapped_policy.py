@@ -59,22 +59,6 @@ class MappedPolicy:
         agrees = [cell.agrees for cell in self.cells.values()]
         return Count(agrees.count(True), agrees.count(True) + agrees.count(False))
 
-    @cached_property
-    def information(self) -> float | None:
-        """Mutual information of state and action in nats, with every state equally likely.
-
-        It is the entropy of the mean action distribution minus the mean entropy of the distributions.
-        """
-        own = [
-            [cell.share(action) for action in range(len(cell.shares))]
-            for cell in self.cells.values()
-            if sum(cell.shares)
-        ]
-        if not own:
-            return None
-        mean = [sum(shares) / len(own) for shares in zip(*own, strict=True)]
-        return max(0.0, _entropy(mean) - sum(map(_entropy, own)) / len(own))
-
     @property
     def words(self) -> str:
         """In how many states it plays as is best; empty if nobody knows what is."""
@@ -84,6 +68,17 @@ class MappedPolicy:
         how = "as the expert does" if layout.best_is_experts else "optimally"
         how = f"like {one_line(layout.like)}" if layout.like else how
         return f"plays {how} in {agreeing:,} of {states:,} {one_line(layout.noun) or 'states'}"
+
+
+def best_policy(layout: PolicyMapLaidOut) -> MappedPolicy:
+    """The policy that takes each of the best actions equally often."""
+    actions = range(len(layout.action_names))
+    cells = (cell for _, cell in _cells(layout) if cell.is_state)
+    shares = [
+        [(action in cell.best) / len(cell.best) for action in actions] if cell.best else []
+        for cell in cells
+    ]
+    return MappedPolicy(layout, PolicyMapped(update=0, prompt_version=0, shares=shares))
 
 
 def changed_choices(before: MappedPolicy, after: MappedPolicy) -> frozenset[Spot]:
@@ -103,18 +98,10 @@ def compared_maps(layout: PolicyMapLaidOut | None, maps: Sequence[PolicyMapped])
         return
     both = [MappedPolicy(layout, each) for each in maps]
     for name, policy in zip("AB", both, strict=True):
-        known = [policy.words] if policy.words else []
-        if policy.information is not None:
-            known.append(f"action information {policy.information:.3f} nats")
-        if known:
-            yield f"{name}  {', '.join(known)}"
+        if policy.words:
+            yield f"{name}  {policy.words}"
     differing = len(changed_choices(*both))
     yield f"B prefers another action in {differing:,} of {len(maps[0].shares):,} states"
-
-
-def _entropy(shares: Sequence[float]) -> float:
-    """Entropy in nats."""
-    return -sum(share * math.log(share) for share in shares if share)
 
 
 def _finite(shares: Sequence[float]) -> tuple[float, ...]:

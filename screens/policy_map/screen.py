@@ -9,7 +9,7 @@ from textual.widgets import Static
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.policy_map.drawing import best_name, describe, legend
 from llamagym_tui.screens.policy_map.grid import PolicyGrid
-from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
+from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy, best_policy
 from llamagym_tui.screens.widgets.fitted import Fitted, TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.run_header import RunHeader
@@ -69,6 +69,8 @@ class PolicyMapScreen(Fitted[None]):
         self._state = state
         self._back = 0
         """How many maps before the newest one are shown."""
+        self._shows_best = False
+        self._shown: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
         yield TooSmall()
@@ -85,11 +87,16 @@ class PolicyMapScreen(Fitted[None]):
     def show(self, state: RunState) -> None:
         self._state = state
         self.query_one(RunHeader).show(state)
-        layout, grid = state.map_layout, self.query_one(PolicyGrid)
-        mapped = state.film[-1 - self._back] if 0 < self._back < len(state.film) else state.mapped
-        is_known = layout is grid.policy.layout and mapped is grid.policy.mapped
-        if layout is not None and not layout.why_not and not is_known:
-            grid.show(MappedPolicy(layout, mapped))
+        self._show_map()
+
+    def _show_map(self) -> None:
+        state, grid = self._state, self.query_one(PolicyGrid)
+        mapped = state.film[-1 - self._back] if self._back < len(state.film) else state.mapped
+        layout = state.map_layout
+        shown = (layout, mapped, self._shows_best)
+        if layout is not None and not layout.why_not and shown != self._shown:
+            self._shown = shown
+            grid.show(best_policy(layout) if self._shows_best else MappedPolicy(layout, mapped))
         grid.fit()
         self._show_texts()
 
@@ -112,42 +119,29 @@ class PolicyMapScreen(Fitted[None]):
         state, mapped = self._state, policy.mapped
         if not policy.layout.panels:
             return Content(why_no_map(state))
-        if self.query_one(PolicyGrid).shows_best:
+        if self._shows_best:
             again = f"{key_of(self.app, 'map.optimal', 'o')} shows the policy again"
             return Content.styled(f"{best_name(policy.layout)}; {again}", "bold")
         if mapped is None:
             return Content.styled(why_not_yet(state), "$accent")
         when = f"  update {mapped.update:,} · prompt v{mapped.prompt_version}"
-        if mapped.prompt_version != state.prompt_version:
-            when += f" (v{state.prompt_version} to come)"
         if self._back:
             when += f" · map {len(state.film) - self._back:,} of {len(state.film):,}"
         elif not state.map_is_present:
             when += f" (now {state.updates:,})"
-        elif state.live:
-            when += " · live"
-        return Content.assemble((agreement(policy), "bold"), (when, "$aside"))
+        words = policy.words or "no best action is known"
+        return Content.assemble((words, "bold"), (when, "$aside"))
 
     def action_frame(self, back: int) -> None:
         self._back = max(0, min(self._back + back, len(self._state.film) - 1))
         self.show(self._state)
 
     def action_swap(self) -> None:
-        grid = self.query_one(PolicyGrid)
-        grid.shows_best = not grid.shows_best
-        self._show_texts()
+        self._shows_best = not self._shows_best
+        self._show_map()
 
     def action_back(self) -> None:
         self.dismiss()
-
-
-def agreement(policy: MappedPolicy) -> str:
-    count = policy.count
-    if count.states:
-        return f"agrees with {best_name(policy.layout)} in {count.agreeing:,} of {count.states:,} states"
-    if any(cell.shares for cell in policy.cells.values()):
-        return "no best action is known"
-    return "the policy's probabilities are not finite"
 
 
 def why_not_yet(state: RunState) -> str:
@@ -162,10 +156,6 @@ def why_not_yet(state: RunState) -> str:
 def why_no_map(state: RunState) -> str:
     if state.map_layout is not None and state.map_layout.why_not:
         return one_line(state.map_layout.why_not)
-    if state.recorded:
-        return "No map was recorded up to here."
     if state.run is None:
-        if state.live:
-            return "The map comes once the model is loaded."
-        return "No map: the model was never loaded."
-    return "No map: this environment has no policy_map()."
+        return "The map comes once the model is loaded."
+    return "There is no map of this environment."

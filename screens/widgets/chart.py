@@ -1,30 +1,28 @@
-"""A chart as cells of a terminal: curves in Braille dots, a band, dashed levels with their names, marks, two axes.
+"""A chart as cells of a terminal: curves in Braille dots, a band, dashed levels, marks, two axes.
 
-One row below and the columns of the largest label on the left are axes; the rest is its inside. `Plot` paints a chart
-at most every `CHART_S` seconds.
+The y axis stands on the left, the names of levels on the right. `Plot` paints a chart at most every `CHART_S` seconds.
 """
 
 import math
 import time
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from rich.segment import Segment
-from rich.style import Style
+from textual.content import Content
 from textual.geometry import Size
-from textual.strip import Strip
 from textual.widget import Widget
 
 from llamagym_tui.game.pictures import Dots
-from llamagym_tui.screens.widgets.look import plot_colors
-from llamagym_tui.screens.widgets.numbers import tick_labels
+from llamagym_tui.screens.widgets.numbers import plain, tick_labels
 
 Point = tuple[float, float]
 CELLS_PER_DASH = 2
 """Cells of a level for each of its dashes."""
 AXIS = "aside"
 """The colour of axes and their labels."""
+COLUMNS_PER_TICK = 8
+"""Columns of the x axis for each of its labels, at least."""
 
 
 class Curve(NamedTuple):
@@ -67,11 +65,12 @@ class Level(NamedTuple):
     y: float
     line: Line
     name: str = ""
-    """Stands at its right end; where there is no room for all of it, its first word."""
+    """Stands to its right if there is room."""
 
 
 def baseline_levels(known: Mapping[str, float]) -> list[Level]:
-    return [Level(value, line_of(name), name) for name, value in known.items()]
+    """The levels of baselines, each named with its value."""
+    return [Level(y, line_of(name), f"{name} {plain(y)}") for name, y in known.items()]
 
 
 class Drawing(NamedTuple):
@@ -86,16 +85,15 @@ class Drawing(NamedTuple):
     """Other values of y that the chart includes."""
     left: float | None = None
     """Begin of the x axis; None: the first point."""
-    right: float | None = None
-    """End of the x axis; None: the last point."""
 
 
-class Run(NamedTuple):
-    """Adjacent characters of one colour."""
-
-    text: str
+class Cell(NamedTuple):
+    character: str
     color: str
-    """Name of a colour of the theme; empty: none."""
+    """Name of a colour of the theme."""
+
+
+BLANK = Cell(" ", AXIS)
 
 
 class Scale(NamedTuple):
@@ -116,85 +114,59 @@ class Scale(NamedTuple):
         share = (self.high - y) / (self.high - self.low)
         return math.floor(min(share * self.rows * per_cell, self.rows * per_cell - 0.5))
 
-    def middle(self, column: int) -> float:
-        """x in the middle of a column."""
-        return self.left + (self.right - self.left) * (column + 0.5) / self.columns
+
+def chart_rows(drawing: Drawing, width: int, height: int) -> list[list[Cell]]:
+    """A drawing as rows of cells, at most `height`, each of `width`."""
+    rows = max(1, height - 1)
+    low, high = _y_range(drawing)
+    ticks = nice_ticks(low, high, min(5, max(3, rows // 2)))
+    labels = tick_labels(ticks)
+    before = max(map(len, labels), default=0) + 2
+    names = max((len(level.name) for level in drawing.levels), default=-1) + 1
+    if 3 * names > width:
+        names = 0
+    xs = [x for curve in drawing.curves for x, _ in curve.points]
+    left = min(xs) if drawing.left is None else drawing.left
+    right = max(*xs, left + 1, left * (1 + 1e-9))
+    scale = Scale(left, right, low, high, max(2, width - before - names), rows)
+    cells = [[BLANK] * scale.columns for _ in range(rows)]
+    for column, row, cell in _inside(drawing, scale):
+        if 0 <= column < scale.columns and 0 <= row < rows:
+            cells[row][column] = cell
+    labelled = {scale.row(tick): label for tick, label in zip(ticks, labels, strict=True)}
+    named = {scale.row(level.y): level for level in reversed(drawing.levels)}
+    shown: list[list[Cell]] = []
+    for row, inside in enumerate(cells):
+        label = labelled.get(row, "")
+        axis = f"{label:>{before - 2}} {'┤' if label else '│'}"
+        level = named.get(row, Level(0.0, OTHER))
+        name = f" {level.name}".ljust(names)[:names]
+        shown.append([*_cells(axis, AXIS), *inside, *_cells(name, level.line.color)])
+    under = " " * (before - 1) + "└" + _x_axis(scale) + " " * names
+    return [*shown, _cells(under, AXIS)][:height]
 
 
-class Cells:
-    """The inside of a chart; later drawings cover earlier ones."""
+def _cells(text: str, color: str) -> list[Cell]:
+    return [Cell(character, color) for character in text]
 
-    def __init__(self, scale: Scale) -> None:
-        self.scale = scale
-        self._cells = [[(" ", "")] * scale.columns for _ in range(scale.rows)]
 
-    def put(self, column: int, row: int, character: str, color: str) -> None:
-        if 0 <= column < self.scale.columns and 0 <= row < self.scale.rows:
-            self._cells[row][column] = (character, color)
+def _y_range(drawing: Drawing) -> tuple[float, float]:
+    values = [*(y for curve in drawing.curves for _, y in curve.points), *drawing.fitted]
+    pad = 0.06 * (max(values) - min(values)) or 0.05 * abs(values[0]) or 0.5
+    return min(values) - pad, max(values) + pad
 
-    def draw(self, drawing: Drawing) -> None:
-        self._band(drawing)
-        for level in reversed(drawing.levels):  # of two in one row the first is seen
-            row = self.scale.row(level.y)
-            for column in range(0, self.scale.columns, CELLS_PER_DASH):
-                self.put(column, row, level.line.dash, level.line.color)
-        for mark in drawing.marks:
-            for row in range(self.scale.rows):
-                self.put(self.scale.column(mark), row, "┊", "accent")
-        reached = set[tuple[int, int]]()
-        for curve in drawing.curves:
-            for column, row, character in self._curve(curve):
-                self.put(column, row, character, curve.color)
-                reached.add((column, row))
-        self._names(drawing.levels, reached)
 
-    def rows(self) -> Iterator[list[Run]]:
-        for cells in self._cells:
-            yield merged(cells)
-
-    def _band(self, drawing: Drawing) -> None:
-        """Shade the band in the middle of each column, along the line between its points."""
-        if len(drawing.band) < 2:
-            return
-        points = drawing.curves[0].points
-        halves = [(x, half) for (x, _), half in zip(points, drawing.band, strict=True)]
-        for column in range(self.scale.columns):
-            x = self.scale.middle(column)
-            y = height_at(points, x)
-            half = height_at(halves, x)
-            if half <= 0:
-                continue
-            top = self.scale.row(y + half)
-            bottom = self.scale.row(y - half)
-            for row in range(top, bottom + 1):
-                self.put(column, row, "░", "secondary")
-
-    def _names(self, levels: Sequence[Level], reached: set[tuple[int, int]]) -> None:
-        """Write the names of levels on them, at the end where curves have reached fewer cells.
-
-        Of two levels in one row the first has its name.
-        """
-        scale = self.scale
-        named = set[int]()
-        for level in levels:
-            row = scale.row(level.y)
-            name = f" {level.name} "
-            if len(name) > scale.columns // 2:
-                name = f" {level.name.partition(' ')[0]} "  # without its value
-            if not level.name or row in named or len(name) > scale.columns // 2:
-                continue
-            named.add(row)
-            covered = {
-                begin: sum((column, row) in reached for column in range(begin, begin + len(name)))
-                for begin in (scale.columns - len(name), 0)
-            }
-            begin = min(covered, key=covered.__getitem__)
-            for column, letter in enumerate(name, begin):
-                self.put(column, row, letter, level.line.color)
-
-    def _curve(self, curve: Curve) -> Iterator[tuple[int, int, str]]:
-        """The cells of a curve, each with its column and row."""
-        scale = self.scale
+def _inside(drawing: Drawing, scale: Scale) -> Iterator[tuple[int, int, Cell]]:
+    """The cells between the axes, each with its column and row; later ones cover earlier ones."""
+    if drawing.band:
+        yield from _band(drawing, scale)
+    for level in reversed(drawing.levels):  # of two in one row the first is seen
+        for column in range(0, scale.columns, CELLS_PER_DASH):
+            yield column, scale.row(level.y), Cell(level.line.dash, level.line.color)
+    for mark in drawing.marks:
+        for row in range(scale.rows):
+            yield scale.column(mark), row, Cell("┊", "accent")
+    for curve in drawing.curves:
         dots = Dots(scale.columns, scale.rows)
         places = [(scale.column(x, 2), scale.row(y, 4)) for x, y in curve.points]
         for place, following in zip(places, places[1:] or places, strict=False):
@@ -202,91 +174,35 @@ class Cells:
         for row, line in enumerate(dots.lines):
             for column, character in enumerate(line):
                 if character != " ":
-                    yield column, row, character
+                    yield column, row, Cell(character, curve.color)
 
 
-def height_at(points: Sequence[Point], x: float) -> float:
-    """y at some x, on the line between points; before the first and after the last, theirs."""
-    at = bisect_right(points, x, key=lambda point: point[0])
-    if at == 0 or at == len(points):
-        return points[min(at, len(points) - 1)][1]
-    x0, y0 = points[at - 1]
-    x1, y1 = points[at]
-    share = (x - x0) / (x1 - x0)
-    return y0 + (y1 - y0) * share
-
-
-def merged(cells: Sequence[tuple[str, str]]) -> list[Run]:
-    """Cells as runs of one colour; a space takes the colour before it."""
-    runs: list[Run] = []
-    for character, color in cells:
-        if runs and (color == runs[-1].color or character == " "):
-            runs[-1] = Run(runs[-1].text + character, runs[-1].color)
-        else:
-            runs.append(Run(character, color))
-    return runs
-
-
-def chart_rows(drawing: Drawing, width: int, height: int) -> list[list[Run]]:
-    """A drawing as rows of runs, at most `height`, each `width` cells wide."""
-    scale, named = scale_of(drawing, width, height)
-    cells = Cells(scale)
-    cells.draw(drawing)
-    wide = max(map(len, named.values()), default=0)
-    shown = [
-        [Run(f"{named.get(row, ''):>{wide}} {'┤' if row in named else '│'}", AXIS), *runs]
-        for row, runs in enumerate(cells.rows())
-    ]
-    return [*shown, [Run(f"{'':>{wide}} └{_x_axis(cells.scale)}", AXIS)]][:height]
-
-
-def scale_of(drawing: Drawing, width: int, height: int) -> tuple[Scale, dict[int, str]]:
-    """The scale of a drawing, and the labels of its y axis by their rows."""
-    rows = max(1, height - 1)
-    points = [point for curve in drawing.curves for point in curve.points]
-    values = [*(y for _, y in points), *drawing.fitted]
-    pad = 0.06 * (max(values) - min(values)) or 0.05 * abs(values[0]) or 0.5
-    low = min(values) - pad
-    high = max(values) + pad
-    left = min(x for x, _ in points) if drawing.left is None else drawing.left
-    right = max(x for x, _ in points) if drawing.right is None else drawing.right
-    right = max(right, left + 1, left * (1 + 1e-9))
-    several = (nice_ticks(low, high, about) for about in range(min(5, max(2, rows // 2)), 2 * rows))
-    ticks = next((ticks for ticks in several if len(ticks) > 1), [])
-    labels = tick_labels(ticks)
-    wide = max(map(len, labels), default=0)
-    scale = Scale(left, right, low, high, max(2, width - wide - 2), rows)
-    return scale, {scale.row(tick): label for tick, label in zip(ticks, labels, strict=True)}
+def _band(drawing: Drawing, scale: Scale) -> Iterator[tuple[int, int, Cell]]:
+    """The shade around the first curve, along the line between its points."""
+    points = zip(drawing.curves[0].points, drawing.band, strict=True)
+    for ((x0, y0), half0), ((x1, y1), half1) in pairwise(points):
+        first, last = scale.column(x0), scale.column(x1)
+        for column in range(first, last + 1):
+            share = (column - first) / max(1, last - first)
+            y = y0 + share * (y1 - y0)
+            half = half0 + share * (half1 - half0)
+            if half > 0:
+                for row in range(scale.row(y + half), scale.row(y - half) + 1):
+                    yield column, row, Cell("░", "secondary")
 
 
 def _x_axis(scale: Scale) -> str:
     """The line under a chart, with numbers in it, each under its x."""
     axis = ["─"] * scale.columns
-    for tick, label in x_ticks(scale):
-        end = scale.column(tick)
-        begin = min(max(0, end - len(label) // 2), scale.columns - len(label))
-        axis[begin : begin + len(label)] = label
+    # Episodes are counted, so no number stands between two of them.
+    ticks = nice_ticks(
+        scale.left, scale.right, max(1, scale.columns // COLUMNS_PER_TICK), whole=True
+    )
+    for tick, label in zip(ticks, tick_labels(ticks), strict=True):
+        begin = scale.column(tick) - len(label) // 2
+        if 0 <= begin <= scale.columns - len(label):
+            axis[begin : begin + len(label)] = label
     return "".join(axis)
-
-
-def x_ticks(scale: Scale) -> list[tuple[float, str]]:
-    """Places and labels on the x axis; episodes are counted, so no number stands between two of them."""
-    cells = scale.columns / (scale.right - scale.left)
-    for about in (4, 3, 2, 1):
-        ticks = nice_ticks(scale.left, scale.right, about, whole=True)
-        labels = tick_labels(ticks)
-        widest = max(map(len, labels), default=0)
-        if len(ticks) > 1 and (ticks[1] - ticks[0]) * cells <= widest + 1.5:
-            continue
-        # A label that would be pushed in at either end would stand at another place.
-        margin = widest / 2 / cells
-        named = zip(ticks, labels, strict=True)
-        return [
-            (tick, label)
-            for tick, label in named
-            if scale.left + margin <= tick <= scale.right - margin
-        ]
-    return []
 
 
 def nice_ticks(low: float, high: float, about: int, *, whole: bool = False) -> list[float]:
@@ -318,8 +234,6 @@ class Plot(Widget):
         self._drawing: Drawing | None = None
         self._drawn: tuple[object, Size] | None = None
         self._drawn_at = 0.0
-        self._strips: list[Strip] | None = None
-        """The painted rows; None: they have to be made."""
         self.due = False
         """True while a drawing waits for its time."""
 
@@ -339,60 +253,35 @@ class Plot(Widget):
         """
         self._of = of
         self._make = make
-        is_time = time.monotonic() >= self._drawn_at + CHART_S
-        if at_once or (is_time and self.is_attached and self.screen.is_current):
+        wait_s = self._drawn_at + CHART_S - time.monotonic()
+        if at_once or wait_s <= 0:
             self._draw()
         elif not self.due and not self.is_drawn(of):
             self.due = True
-            self.set_timer(CHART_S, self._draw_in_time)
+            self.set_timer(wait_s, self._draw)
 
     def on_resize(self) -> None:
         """Draw for the new size."""
         self._draw()
 
-    def _draw_in_time(self) -> None:
-        self.due = False
-        if self.is_attached:
-            self.show(self._of, self._make)  # later, if another screen lies above
-
     def _draw(self) -> None:
+        self.due = False
         if not self.size or not self.is_attached or self.is_drawn(self._of):
             return
         self._drawing = self._make()
         self._drawn_at = time.monotonic()
         # What is hidden is drawn again, even if it is the same.
         self._drawn = None if self._drawing is None else (self._of, self.size)
-        self._strips = None
         self.refresh()
 
-    def notify_style_update(self) -> None:
-        """Draw again in the new colours."""
-        super().notify_style_update()
-        self._strips = None
-        self.refresh()
-
-    def render_line(self, y: int) -> Strip:
-        if self._strips is None:
-            width, height = self.size
-            rows = self._waiting(width, height)
-            if self._drawing is not None:
-                rows = chart_rows(self._drawing, width, height)
-            self._strips = [self._strip(row, width) for row in rows]
-        if y < len(self._strips):
-            return self._strips[y]
-        return Strip.blank(self.size.width, self.rich_style)
-
-    def _waiting(self, width: int, height: int) -> list[list[Run]]:
-        blank: list[Run] = []
-        return [blank] * ((height - 1) // 2) + [[Run(self._wait[:width].center(width), "aside")]]
-
-    def _strip(self, row: Sequence[Run], width: int) -> Strip:
-        colors, base = plot_colors(self.app.theme_variables), self.rich_style
-        segments = []
-        for run in row:
-            color = colors.get(run.color)
-            # Among a terminal's own colours there is none between text and ground.
-            is_aside = color is not None and "%" in color
-            style = base + (Style(dim=True) if is_aside else Style(color=color))
-            segments.append(Segment(run.text, style))
-        return Strip(segments).adjust_cell_length(width, base)
+    def render(self) -> Content:
+        width, height = self.content_size
+        if self._drawing is None:
+            blank = "\n" * ((height - 1) // 2)
+            return Content.styled(blank + self._wait[:width].center(width), "$aside")
+        runs: list[str | tuple[str, str]] = []
+        for row in chart_rows(self._drawing, width, height):
+            for color, cells in groupby(row, key=lambda cell: cell.color):
+                runs.append(("".join(cell.character for cell in cells), f"${color}"))
+            runs.append("\n")
+        return Content.assemble(*runs[:-1])

@@ -1,5 +1,6 @@
-"""The top row: mode, agent, model, phase and speed of a run."""
+"""The top row: mode, agent, model, phase and speed of a run; and the base of all lines about a run."""
 
+from collections.abc import Callable
 from pathlib import PurePath
 from typing import get_args
 
@@ -12,27 +13,30 @@ from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.state.reduce import progress_text
 from llamagym_tui.state.run import RunState
 
+TextOf = Callable[[RunState, int], Content]
+"""A text about a run, for a width; empty while there is nothing to tell."""
+
 
 class StateText(Widget):
-    """A text about a run, painted again only when it or its size changes."""
+    """A text about a run, hidden while it is empty, and painted again only when it or its size changes."""
 
-    def __init__(self, state: RunState, *, id: str) -> None:
+    def __init__(self, text: TextOf, state: RunState, *, id: str) -> None:
         super().__init__(id=id)
         self.state = state
+        self._text = text
         self._painted = Content()
 
     def show(self, state: RunState) -> None:
-        if state is not self.state:
-            self.state = state
-            if not (self.size and self.content_at(self.content_size.width).is_same(self._painted)):
-                self.refresh()
+        self.state = state
+        content = self._text(state, self.content_size.width)
+        self.display = bool(content)
+        if not content.is_same(self._painted):
+            may_grow = self.styles.auto_dimensions and len(content) != len(self._painted)
+            self.refresh(layout=may_grow)
 
     def render(self) -> Content:
-        self._painted = self.content_at(self.content_size.width)
+        self._painted = self._text(self.state, self.content_size.width)
         return self._painted
-
-    def content_at(self, width: int) -> Content:
-        raise NotImplementedError
 
 
 PHASES = {phase: phase.replace("_", " ") for phase in get_args(Phase)} | {
@@ -45,47 +49,44 @@ LONGEST = 72
 class RunHeader(StateText):
     DEFAULT_CSS = "RunHeader { height: 1; background: $panel; }"
 
-    def content_at(self, width: int) -> Content:
-        """Mode and names on the left, phase and speed on the right."""
-        mode = self._mode()
-        right = self._progress()
-        room = max(0, width - mode.cell_length - right.cell_length - 3)
-        names = self._names().truncate(room, ellipsis=True)
-        gap = max(1, width - mode.cell_length - names.cell_length - right.cell_length - 2)
-        return Content.assemble(mode, " ", names, " " * gap, right)
+    def __init__(self, state: RunState, *, id: str) -> None:
+        super().__init__(header, state, id=id)
 
-    def _mode(self) -> Content:
-        state = self.state
-        color = "$success" if state.mode == "train" else "$warning"
-        label = state.mode.upper()
-        if state.mode_requested not in (None, state.mode):
-            label += f" → {state.mode_requested}?"
-        if state.recorded:
-            label = f"REPLAY · {state.mode}"
-            color = "$accent"
-        elif not state.live:
-            label = "NO TRAINER" if state.failure else "ENDED"
-            color = "$error" if state.failure else "$aside"
-        return Content.styled(f" {label} ", f"bold $background on {color}")
 
-    def _names(self) -> Content:
-        """Agent and model."""
-        agent, model = (
-            one_line(PurePath(name).name or name) for name in (self.state.agent, self.state.model)
-        )
-        return Content.assemble((agent, "bold"), (f" · {model}", ASIDE))
+def header(state: RunState, width: int) -> Content:
+    """Mode and names on the left, phase and speed on the right."""
+    mode = _mode(state)
+    right = _progress(state)
+    agent, model = (one_line(PurePath(name).name or name) for name in (state.agent, state.model))
+    names = Content.assemble((agent, "bold"), (f" · {model}", ASIDE))
+    room = max(0, width - mode.cell_length - right.cell_length - 2)
+    return Content.assemble(mode, " ", names.truncate(room, ellipsis=True, pad=True), " ", right)
 
-    def _progress(self) -> Content:
-        state = self.state
-        doing = PHASES[state.phase]
-        if state.pause_requested is not None:
-            doing += ", pausing" if state.pause_requested else ", resuming"
-        style = "bold $error" if state.phase == "failed" else "bold"
-        if state.run is None:
-            return Content.styled(doing, style)
-        speed = state.episodes_per_s
-        rate = f" · {speed:,.0f} ep/s" if speed else ""
-        return Content.assemble((doing, style), (f" · episode {state.episodes:,}{rate}", ASIDE))
+
+def _mode(state: RunState) -> Content:
+    color = "$success" if state.mode == "train" else "$warning"
+    label = state.mode.upper()
+    if state.mode_requested not in (None, state.mode):
+        label += f" → {state.mode_requested}?"
+    if state.recorded:
+        label = f"REPLAY · {state.mode}"
+        color = "$accent"
+    elif not state.live:
+        label = "NO TRAINER" if state.failure else "ENDED"
+        color = "$error" if state.failure else "$aside"
+    return Content.styled(f" {label} ", f"bold $background on {color}")
+
+
+def _progress(state: RunState) -> Content:
+    doing = PHASES[state.phase]
+    if state.pause_requested is not None:
+        doing += ", pausing" if state.pause_requested else ", resuming"
+    style = "bold $error" if state.phase == "failed" else "bold"
+    if state.run is None:
+        return Content.styled(doing, style)
+    speed = state.episodes_per_s
+    rate = f" · {speed:,.0f} ep/s" if speed else ""
+    return Content.assemble((doing, style), (f" · episode {state.episodes:,}{rate}", ASIDE))
 
 
 def doing_text(state: RunState) -> str:
@@ -93,9 +94,7 @@ def doing_text(state: RunState) -> str:
     if state.progress is not None and state.live:
         return one_line(progress_text(state.progress), LONGEST)
     phase = PHASES[state.phase]
-    detail = one_line(state.detail, LONGEST) if state.live else ""
-    if state.phase == "loading" and detail:
-        return detail
-    if state.phase in ("evaluating", "warm_starting") and detail:
-        return f"{phase}: {detail}"
-    return phase
+    if not state.live or not state.detail or state.phase in ("rolling_out", "updating", "paused"):
+        return phase
+    detail = one_line(state.detail, LONGEST)
+    return detail if state.phase == "loading" else f"{phase}: {detail}"

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from llamagym_tui.engine.learning.figures import Earned, UsedBatch, is_clipped
 from llamagym_tui.engine.learning.ppo import PPO
-from llamagym_tui.engine.learning.scoring import reply_logprobs
 from llamagym_tui.engine.own_torch import own_torch
-from llamagym_tui.engine.policy.decisions import score_logprobs
+from llamagym_tui.engine.policy.decisions import reply_logprobs, score_logprobs
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory, Turn
 from llamagym_tui.engine.tokens.token_tree import ActionTrie

@@ -8,9 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from llamagym_tui.protocol.events import UpdateFinished
-from llamagym_tui.screens.metrics.figure_chart import (
+from llamagym_tui.screens.metrics.metrics import (
     figure_drawing,
-    figure_texts,
 )
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
@@ -60,8 +59,5 @@ def test_a_mean_return_has_its_baselines_in_its_chart_and_no_other_figure_has():
         (-0.396, "warning"),
     ]
     assert {-0.0466, -0.396} <= set(drawing.fitted)
-    assert "═ optimal −0.047   · random −0.396" in "\n".join(
-        line.plain for line in figure_texts(state, "mean_return")
-    )
     other = replace(after("value_loss", -0.5, -0.25), run=fakes.run_started())
     assert not {-0.0466, -0.396} & {level.y for level in figure_drawing(other, "value_loss").levels}

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from llamagym_tui.config import FIGURES
-from llamagym_tui.screens.metrics.figure_chart import figure_value, health, shown_figures
+from llamagym_tui.screens.metrics.metrics import figure_value, health, shown_figures
 from tests import fakes
 
 

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from textual.widgets._toast import Toast
 
 from llamagym_tui.protocol.events import AnyEvent
-from llamagym_tui.screens.playground.figures import FirstSight
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.map_events import blackjack, hitting
@@ -35,7 +34,7 @@ async def test_one_line_says_in_the_agents_words_how_it_plays(
 ):
     async with make_app(fakes.FakeClient(described(blackjack(16.5)))).run_test(size=size) as pilot:
         await sees(pilot, "loses 6 chips")
-        [line] = [each for each in pilot.app.screen.query(FirstSight) if each.size.height]
+        [line] = [each for each in pilot.app.screen.query("#first-sight") if each.size.height]
         told = " ".join(widget_text(line).split())
         assert told == f"{WORDS}; plays like the book in 244 of 280 hands"
 
@@ -47,7 +46,7 @@ async def test_a_map_of_an_earlier_update_is_told_as_such_until_the_next_one(
     client = fakes.FakeClient(described(blackjack(16.5), update=15))
     async with make_app(client).run_test(size=size) as pilot:
         await sees(pilot, "loses 6 chips")
-        [line] = [each for each in pilot.app.screen.query(FirstSight) if each.size.height]
+        [line] = [each for each in pilot.app.screen.query("#first-sight") if each.size.height]
         told = " ".join(widget_text(line).split())
         assert told == f"{WORDS}; plays like the book in 244 of 280 hands (3 updates ago)"
         client.emit(hitting(16.5, update=15))
@@ -57,7 +56,7 @@ async def test_a_map_of_an_earlier_update_is_told_as_such_until_the_next_one(
 async def test_a_run_whose_returns_are_not_put_in_words_has_no_line(make_app: MakeApp):
     async with make_app(fakes.FakeClient(fakes.demo_run())).run_test(size=(120, 34)) as pilot:
         await sees(pilot, "parse fail")
-        assert not any(each.display for each in pilot.app.screen.query(FirstSight))
+        assert not pilot.app.screen.query_one("#first-sight").display
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 34)])
@@ -70,5 +69,5 @@ async def test_a_notice_covers_no_figure(make_app: MakeApp, size: tuple[int, int
         await pilot.pause()
         notice = app.screen.query_one(Toast).region
         assert notice.area
-        for figures in app.screen.query("FirstSight, Figures, ReturnChart"):
+        for figures in app.screen.query("#first-sight, #figures, #returns"):
             assert not notice.overlaps(figures.region), figures

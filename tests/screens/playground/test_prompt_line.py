@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from llamagym_tui.protocol.events import AnyEvent, PromptChanged
-from llamagym_tui.screens.playground.status_lines import edit_text
+from llamagym_tui.screens.playground.lines import edit_line
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 from tests import fakes
@@ -28,14 +28,14 @@ def after(*events: AnyEvent, **settings: object) -> RunState:
 def test_an_edit_that_is_followed_says_in_how_many_hands_and_of_which_action_there_is_more():
     state = after(EDIT, hitting(17.5, update=12, prompt_version=2))
     # Hard totals 4 to 14 and soft ones 12 to 14 were hit: 14 of 28 rows; now 15 to 17 of both are, too: 20.
-    assert edit_text(state) == (
+    assert edit_line(state).plain == (
         "prompt v2 since 0: plays differently in 60 of 280 hands; hit 50% → 71%"
     )
 
 
 def test_a_model_that_does_not_listen_is_told_of():
     state = after(EDIT, hitting(14.5, update=12, prompt_version=2))
-    assert edit_text(state) == (
+    assert edit_line(state).plain == (
         "prompt v2 since 0: plays the same in 280 of 280 hands; the model hardly follows this prompt"
     )
 
@@ -43,16 +43,16 @@ def test_a_model_that_does_not_listen_is_told_of():
 def test_only_the_first_map_after_an_edit_counts_and_the_line_stays():
     edited = after(EDIT, hitting(17.5, update=12, prompt_version=2))
     later = fold(reduce, [hitting(4.0, update=13, prompt_version=2)], edited)
-    assert edit_text(later) == edit_text(edited)
+    assert edit_line(later).plain == edit_line(edited).plain
 
 
 def test_returns_before_and_after_are_compared_from_a_hundred_episodes_on():
     before = fakes.counted([1.0, -1.0] * 50, 100)
     half = fakes.counted([-1.0] * 99, 199, prompt_version=2)
     whole = fakes.counted([-1.0], 200, prompt_version=2)
-    assert edit_text(after(before, EDIT, half)) == ""
+    assert edit_line(after(before, EDIT, half)).plain == ""
     # By hand: the root of 100/99 over 10, times 1.96.
-    assert edit_text(after(before, EDIT, half, whole)) == (
+    assert edit_line(after(before, EDIT, half, whole)).plain == (
         "prompt v2 since 100: return +0.00 ± 0.20 → −1 ± 0"
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.screens.playground.panes import ReturnChart
 from llamagym_tui.screens.widgets.chart import Plot
 from tests import fakes
 from tests.screens.conftest import MakeApp
@@ -30,8 +29,8 @@ async def test_another_size_is_drawn_anew(make_app: MakeApp):
     client = fakes.FakeClient(fakes.demo_run())
     app: LlamaGymApp = make_app(client)
     async with app.run_test(size=(120, 34)) as pilot:
-        await until(pilot, lambda: app.screen.query("ReturnChart Plot"))
-        chart = app.screen.query_one(ReturnChart)
+        await until(pilot, lambda: app.screen.query("#returns"))
+        chart = app.screen.query_one(Plot)
         await until(pilot, lambda: is_drawn(app.screen, app.run_state))
         rows = chart.size.height
         await pilot.resize_terminal(120, 40)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 
-import pytest
-
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped
 from llamagym_tui.protocol.map_layout import MapCell, MapPanel
-from llamagym_tui.screens.policy_map.mapped_policy import Count, MappedPolicy, Spot
+from llamagym_tui.screens.policy_map.mapped_policy import Count, MappedPolicy, Spot, best_policy
 
 HOLE, NOTHING = MapCell(words="hole", sign="O"), MapCell()
 
@@ -64,27 +62,12 @@ def test_an_action_that_is_one_of_the_best_agrees() -> None:
     assert agrees == [True, None, False, True, False, None]
 
 
-@pytest.mark.parametrize(
-    ("shares", "nats"),
-    [
-        # H(2/5, 3/5), as each state has its own action
-        ([[1, 0], [1, 0], [0, 1], [0, 1], [0, 1]], 0.673012),
-        ([[0.9, 0.1]] * 5, 0.0),
-        # other replies are left out: this is one state like the others
-        ([[0.9, 0.1]] * 4 + [[0.45, 0.05]], 0.0),
-        # H(0.3, 0.7) - (3 ln 2 + 0 + 0) / 5
-        ([[0.5, 0.5], [0.5, 0.5], [0.5, 0.5], [0, 1], [0, 1]], 0.610864 - 0.415888),
-        # nobody knows of the first, so H(1/4, 3/4) of the others
-        ([[math.nan, 0.1], [1, 0], [0, 1], [0, 1], [0, 1]], 0.562335),
-        ([[math.nan, 0.1]] * 5, None),
-        ([[0.0, 0.0]] * 5, None),
-    ],
-)
-def test_the_information_of_a_map_has_each_state_once(
-    shares: list[list[float]], nats: float | None
-) -> None:
-    found = mapped(shares).information
-    assert found == (None if nats is None else pytest.approx(nats, abs=1e-6))
+def test_the_best_policy_takes_each_best_action_equally_often() -> None:
+    cells = best_policy(LAYOUT).cells
+    assert cells[Spot(0, 0, 0)].shares == (1.0, 0.0)
+    assert cells[Spot(0, 1, 1)].shares == (0.5, 0.5)
+    assert cells[Spot(1, 0, 2)].shares == (), "nobody knows"
+    assert best_policy(LAYOUT).count == Count(4, 4)
 
 
 def test_a_policy_that_was_not_asked_agrees_nowhere_and_differs_nowhere() -> None:

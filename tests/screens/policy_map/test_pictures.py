@@ -20,7 +20,6 @@ def test_blackjack(snap_compare: Any, make_app: MakeApp):
         await sees(pilot, "rolling out")
         await pilot.press("g")
         await sees(pilot, "in 224 of 280")
-        await sees(pilot, "live")
         client.emit(*updated(16.5, 13))
         await sees(pilot, "in 244 of 280")
         await pilot.press(*["down"] * 5, *["right"] * 5)

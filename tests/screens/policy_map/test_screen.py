@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.protocol.events import PolicyMapLaidOut, PromptChanged, UpdateFinished
+from llamagym_tui.protocol.events import PolicyMapLaidOut, UpdateFinished
 from llamagym_tui.screens.policy_map.grid import PolicyGrid
 from llamagym_tui.screens.policy_map.mapped_policy import Spot
 from tests import fakes, recorded_run
@@ -27,15 +27,12 @@ async def test_g_opens_the_map_which_follows_the_training_and_is_computed_often(
         await pilot.press("g")
         # Hits below 14.5. Hard: wrong are 16 and 15 against 7 to ace, 14 and 13 against 2 to 6, 12 against 4 to 6.
         # Soft: 15 to 17 against all ten cards, and 18 against 9, 10 and ace.
-        await sees(pilot, "agrees with optimal play in 224 of 280 states  update 12 · prompt v1")
-        await sees(pilot, "· live")
+        await sees(pilot, "plays like the book in 224 of 280 hands  update 12 · prompt v1")
         client.emit(UpdateFinished(update=13, episodes=0, stats=fakes.STATS))
         await sees(pilot, "(now 13)")
         client.emit(hitting(16.5, update=13))
         # Now wrong: hard 12 against 4 to 6 and 13 to 16 against 2 to 6; soft 17, and 18 against 9, 10 and ace.
-        await sees(pilot, "244 of 280 states  update 13")
-        client.emit(PromptChanged(prompt_version=2, system_prompt="Hit."))
-        await sees(pilot, "prompt v1 (v2 to come)")
+        await sees(pilot, "244 of 280 hands  update 13")
         await pilot.press("g")
         await sees(pilot, "p Prompt")
 
@@ -46,11 +43,11 @@ async def test_brackets_step_through_the_maps_of_the_run(make_app: MakeApp):
         await pilot.press("g")
         await sees(pilot, "224 of 280")
         await pilot.press("left_square_bracket")
-        await sees(pilot, "110 of 280 states  update 12 · prompt v1 · map 1 of 2")
+        await sees(pilot, "110 of 280 hands  update 12 · prompt v1 · map 1 of 2")
         client.emit(hitting(16.5, update=14))
         await sees(pilot, "update 13 · prompt v1 · map 2 of 3")
         await pilot.press("right_square_bracket", "right_square_bracket")
-        await sees(pilot, "244 of 280 states  update 14")
+        await sees(pilot, "244 of 280 hands  update 14")
 
 
 async def test_o_shows_the_best_actions_and_the_policy_again(make_app: MakeApp):
@@ -61,7 +58,7 @@ async def test_o_shows_the_best_actions_and_the_policy_again(make_app: MakeApp):
         await sees(pilot, "optimal play; o shows the policy again")
         assert "81%" not in shown(pilot)
         await pilot.press("o")
-        await sees(pilot, "agrees with optimal play in 8 of 11 states")
+        await sees(pilot, "plays optimally in 8 of 11 states")
 
 
 async def test_the_cursor_moves_over_the_edge_and_tells_of_its_cell(make_app: MakeApp):
@@ -97,7 +94,7 @@ async def test_the_cell_under_the_mouse_is_told_of(make_app: MakeApp):
     app = make_app(fakes.FakeClient(lake()))
     async with rolling_out(app, WIDE) as pilot:
         await pilot.press("g")
-        await sees(pilot, "agrees with optimal play in 8 of 11 states")
+        await sees(pilot, "plays optimally in 8 of 11 states")
         grid = app.screen.query_one(PolicyGrid)
         x, y = grid.places.of(Spot(0, 1, 2))
         await pilot.hover(PolicyGrid, offset=(x + 1, y + 1))
@@ -111,7 +108,7 @@ async def test_an_expert_that_need_not_be_the_best_is_called_the_expert(make_app
     ]
     async with rolling_out(make_app(fakes.FakeClient(events)), WIDE) as pilot:
         await pilot.press("g")
-        await sees(pilot, "agrees with the expert in 8 of 11 states")
+        await sees(pilot, "plays as the expert does in 8 of 11 states")
         await sees(pilot, "× differs from the expert")
 
 
@@ -119,7 +116,7 @@ async def test_an_expert_that_need_not_be_the_best_is_called_the_expert(make_app
     ("events", "words"),
     [
         ([], "The map comes once the model is loaded."),
-        (list(fakes.opening_events()), "No map: this environment has no policy_map()."),
+        (list(fakes.opening_events()), "There is no map of this environment."),
         ([*fakes.opening_events(), PolicyMapLaidOut(why_not="No \x1b[31mmap.")], "No ␛[31mmap."),
     ],
 )
@@ -136,5 +133,5 @@ async def test_a_replay_has_the_map_of_its_moment(tmp_path: Path):
     async with LlamaGymApp(replay=run_dir).run_test(size=WIDE) as pilot:
         await sees(pilot, "REPLAY")
         await pilot.press("end", "g")
-        await sees(pilot, "244 of 280 states  update 13 · prompt v1")
+        await sees(pilot, "244 of 280 hands  update 13 · prompt v1")
         assert "live" not in shown(pilot)

@@ -15,7 +15,7 @@ from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.commands import ComparePrompts, SetSystemPrompt
 from llamagym_tui.protocol.events import PromptChanged
 from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
-from llamagym_tui.screens.playground.actions import allowed
+from llamagym_tui.screens.playground.playground import allowed
 from llamagym_tui.screens.steering import prompt_editor
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor, draft_file
 from llamagym_tui.state.reduce import reduce

@@ -29,8 +29,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.returns import MeanReturn
 from llamagym_tui.screens.metrics.evaluation import EvaluationDialog, interval
 from llamagym_tui.screens.metrics.metrics import FigureList, MetricsScreen
-from llamagym_tui.screens.playground.actions import allowed
-from llamagym_tui.screens.playground.playground import PlaygroundScreen
+from llamagym_tui.screens.playground.playground import PlaygroundScreen, allowed
 from llamagym_tui.screens.steering.settings import SettingsDialog
 from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 from llamagym_tui.state.run import initial_state

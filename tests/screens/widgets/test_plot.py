@@ -28,7 +28,7 @@ class ChartApp(BareApp):
 
 def text_of(drawing: Drawing, width: int, height: int) -> list[str]:
     """A chart as text."""
-    rows = ["".join(run.text for run in row) for row in chart_rows(drawing, width, height)]
+    rows = ["".join(cell.character for cell in row) for row in chart_rows(drawing, width, height)]
     assert len(rows) == height
     assert {len(row) for row in rows} == {width}
     return rows
@@ -40,11 +40,13 @@ def test_a_line_is_drawn_dot_by_dot_between_its_axes():
         "   │   ⡰⠁ ",
         " 0 ┤ ⢀⠎   ",
         "−1 ┤⡰⠁    ",
-        "   └──────",
+        "   └0────1",
     ]
 
 
-@pytest.mark.parametrize(("width", "labels"), [(40, ["2,000", "4,000", "6,000"]), (26, ["5,000"])])
+@pytest.mark.parametrize(
+    ("width", "labels"), [(40, ["0", "2,000", "4,000", "6,000"]), (26, ["0", "5,000"])]
+)
 def test_labels_of_the_x_axis_stand_apart_under_their_places(width: int, labels: list[str]):
     long = Drawing(curves=[Curve([(0.0, -1.0), (6500.0, 1.0)])])
     *_, axis = text_of(long, width, 12)
