@@ -66,9 +66,8 @@ class ReplyInspector:
     def _inspected(self, episode: int, number: int) -> TurnInspected:
         used, trajectory, stage = self._found(episode, number)
         segment, turn = _place(trajectory, number)
-        settings = used or self._learner.config
-        generation = self._policy.generation
-        temperature = used.temperature if used else generation.temperature
+        settings = used.config if used else self._learner.config
+        temperature = used.temperature if used else self._policy.generation.temperature
         earned: list[Earned] = []
         groups: list[PeerGroup] = []
         if used and turn.is_trained:
