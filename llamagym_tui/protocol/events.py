@@ -9,7 +9,6 @@ from llamagym_tui.config import UpdateStats as UpdateStats
 from llamagym_tui.game.actions import How
 from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.inspected import (
-    ContextToken,
     Decision,
     InspectedToken,
     PeerGroup,
@@ -242,12 +241,8 @@ class TurnInspected(Event, frozen=True, kw_only=True):
     groups: list[PeerGroup] = []
     """The groups that it was compared with, if the learner compares."""
     temperature: float = 1.0
-    before: list[ContextToken] = []
-    """The last tokens before the reply."""
     tokens: list[InspectedToken] = []
     """The tokens of the reply, its end included if it was sampled."""
-    after: list[ContextToken] = []
-    """The template's and the next observation's first tokens, as far as they are there."""
     choice: Decision | None = None
     """The one decision, where the reply was chosen whole by its score; its tokens are none then."""
     replies: list[ScoredReply] = []

@@ -6,14 +6,6 @@ Log-probabilities are in nats, at the temperature under which the reply was samp
 from msgspec import Struct
 
 
-class ContextToken(Struct, frozen=True, kw_only=True):
-    """A token around the reply."""
-
-    text: str
-    trained: bool
-    """True if the policy is trained on it, as on another reply's. Prompt, observations and template are not."""
-
-
 class Alternative(Struct, frozen=True, kw_only=True):
     """A token that might have been sampled at a place."""
 

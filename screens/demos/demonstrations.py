@@ -148,7 +148,7 @@ class DemonstrationsScreen(Screen[None]):
     @work(group="change")
     async def _delete(self, row: EpisodeRow) -> None:
         try:
-            await asyncio.to_thread(demo_files.remove, self._path, [row.content])
+            await asyncio.to_thread(demo_files.remove, self._path, row.content)
         except LlamaGymError as error:
             self._fault = str(error)
             self._draw()
@@ -253,14 +253,14 @@ def episode_text(row: EpisodeRow, agent: AgentBase, width: int) -> Content:
         if message["role"] != "assistant":
             parts.append(Paragraph(SPEAKERS[message["role"]], said))
             continue
-        by_person = demo.source == "human" or turn in demo.corrected
+        by_person = demo.source == "human" or turn in demo.replaced_replies
         parts.append(Paragraph("you" if by_person else "agent", said, "bold $primary"))
         if turn < min(len(demo.actions), len(demo.rewards)):
             name = one_line(agent.action_name(demo.actions[turn]))
             reward = Piece(f" · reward {number(demo.rewards[turn])}", ASIDE)
             parts.append(Paragraph("action", (Piece(name, "bold"), reward)))
-        if turn in demo.corrected:
-            text = f"the agent: {literal(clipped(demo.corrected[turn]))}"
+        if turn in demo.replaced_replies:
+            text = f"the agent: {literal(clipped(demo.replaced_replies[turn]))}"
             parts.append(Paragraph("instead", (Piece(text, ASIDE),)))
         turn += 1
     if len(demo.messages) > MAX_MESSAGES:

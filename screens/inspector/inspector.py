@@ -20,7 +20,6 @@ from llamagym_tui.screens.inspector import texts
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.fitted import TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar
-from llamagym_tui.screens.widgets.look import plot_colors
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.transcript import ReplySoFar
 
@@ -36,12 +35,6 @@ class TurnPlace(NamedTuple):
 class TokenTable(DataTable[Text]):
     HELP = texts.MEANING
 
-    @property
-    def _aside(self) -> str:
-        """The style of a less important row, as Rich names it."""
-        color = plot_colors(self.app.theme_variables)["aside"]
-        return "dim" if self.app.native_ansi_color else color
-
     def show(self, table: texts.Table, name_width: int) -> None:
         at = self.cursor_row if self.row_count else table.first
         self.clear(columns=True)
@@ -50,10 +43,9 @@ class TokenTable(DataTable[Text]):
         for title, width in texts.NUMBERS:
             self.add_column(Text(title, justify="right"), width=width)
         for row in table.rows:
-            style = self._aside if row.dim else ""
-            name = Text(set_cell_size(row.name, name_width).rstrip(), style=style)
-            numbers = [Text(value, style=style, justify="right") for value in row.numbers]
-            self.add_row(Text(row.mark, style=style), name, *numbers)
+            name = Text(set_cell_size(row.name, name_width).rstrip())
+            numbers = [Text(value, justify="right") for value in row.numbers]
+            self.add_row(Text(row.mark), name, *numbers)
         self.move_cursor(row=min(at, max(self.row_count - 1, 0)))
 
 
@@ -110,7 +102,7 @@ class InspectorScreen(Screen[None]):
         self._place = place
         self._updates = state.updates
         self._drawn: tuple[object, ...] = ()
-        self._table: texts.Table | None = None
+        self._rows: list[texts.InspectedRow] = []
 
     def compose(self) -> ComposeResult:
         yield TooSmall()
@@ -119,7 +111,6 @@ class InspectorScreen(Screen[None]):
             yield TokenTable(cursor_type="row", id="tokens")
             with VerticalScroll(id="inspector-detail"):
                 yield Static(id="inspector-text", markup=False)
-        yield Static(id="inspector-status", markup=False)
         yield KeyBar()
 
     def on_mount(self) -> None:
@@ -151,41 +142,35 @@ class InspectorScreen(Screen[None]):
     def _draw(self) -> None:
         if not self.is_mounted:
             return
-        inspection = self._state.inspection
-        title = texts.headline(inspection, *self._place, is_live=self._state.live)
+        title = texts.headline(self._state.inspection, *self._place, is_live=self._state.live)
         self.query_one("#inspector-headline", Static).update(title)
-        warning = self.query_one("#inspector-status", Static)
-        warning.update(texts.status(inspection, *self._place))
-        warning.display = bool(warning.content)
         width = texts.WIDE_NAME if self.size.width >= ROOMY else texts.NARROW_NAME
         shown = (self._found, self._place, self._turns, self._state.live, width)
         if self._drawn == shown:
             return
         self._drawn = shown
         self.refresh_bindings()
-        self._table = None if self._found is None else texts.table(self._found)
-        if self._table is None:
+        self._rows = []
+        self.query_one("#inspector-text", Static).update("")
+        if self._found is None:
             self.query_one(TokenTable).clear()
-            self.query_one("#inspector-text", Static).update("")
-        else:
-            self.query_one(TokenTable).show(self._table, width)
-            self._show_row()
+            return
+        table = texts.table(self._found)
+        self._rows = table.rows
+        self.query_one(TokenTable).show(table, width)
+        self._show_row()
 
     @on(DataTable.RowHighlighted)
     def _show_row(self) -> None:
         row = self.query_one(TokenTable).cursor_row
-        if self._table is not None and row < len(self._table.rows):
-            self.query_one("#inspector-text", Static).update(self._table.rows[row].detail)
+        if row < len(self._rows):
+            self.query_one("#inspector-text", Static).update(self._rows[row].detail)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        match action, parameters:
-            case "turn", (int(by),):
-                return (
-                    True if self._state.live and 0 <= self._place.turn + by < self._turns else None
-                )
-            case "ask", _:
-                return True if self._state.live else None
-        return True
+        able = self._state.live
+        if action == "turn" and isinstance(by := parameters[0], int):
+            able = able and 0 <= self._place.turn + by < self._turns
+        return True if able or action not in ("turn", "ask") else None
 
     def action_turn(self, by: int) -> None:
         self._place = TurnPlace(self._place.episode, self._place.turn + by)

@@ -1,7 +1,6 @@
 """An inspected reply as text: a headline, the rows of its table, and the details of each row."""
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from rich.cells import set_cell_size
@@ -9,14 +8,7 @@ from textual.content import Content
 
 from llamagym_tui.config import LEARNERS
 from llamagym_tui.protocol.events import TurnInspected
-from llamagym_tui.protocol.inspected import (
-    Alternative,
-    ContextToken,
-    Decision,
-    InspectedToken,
-    PeerGroup,
-    ScoredReply,
-)
+from llamagym_tui.protocol.inspected import Alternative, Decision, InspectedToken, PeerGroup
 from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.returns import real_minus
 from llamagym_tui.screens.widgets.look import ASIDE
@@ -61,7 +53,6 @@ class InspectedRow(NamedTuple):
     mark: str
     name: str
     numbers: tuple[str, ...]
-    dim: bool
     detail: Content
     """Shown while the cursor is on the row."""
 
@@ -83,21 +74,15 @@ def headline(inspection: Inspection, episode: int, turn: int, *, is_live: bool) 
     """A sentence about the inspected reply, or about the answer that is awaited."""
     name = f"Reply {turn + 1:,} of episode {episode:,}"
     found = inspection.of(episode, turn)
+    why_not = one_line(inspection.why_not(episode, turn))
     if found is None:
         awaited = "there is no trainer to answer."
         if is_live:
             awaited = "requested; the trainer answers between two steps."
-        return f"{name}: {one_line(inspection.why_not(episode, turn)) or awaited}"
+        return f"{name}: {why_not or awaited}"
     policies = f"sampled by policy {found.sampled_by:,}, now policy {found.policy:,}"
-    return f"{name}, {policies}: {_verdict(found)}"
-
-
-def status(inspection: Inspection, episode: int, turn: int) -> str:
-    """Why the figures may be old; empty if they are not."""
-    found, why_not = inspection.of(episode, turn), one_line(inspection.why_not(episode, turn))
-    if found is None or not why_not:
-        return ""
-    return f"These figures are of policy {found.policy:,}. {why_not}"
+    old = f"\nThese figures are of policy {found.policy:,}. {why_not}" if why_not else ""
+    return f"{name}, {policies}: {_verdict(found)}{old}"
 
 
 def _verdict(found: TurnInspected) -> str:
@@ -113,51 +98,28 @@ def _verdict(found: TurnInspected) -> str:
     low, high = number(min(advantages), 2), number(max(advantages), 2)
     span = f"advantage {low}" if low == high else f"advantages {low} … {high}"
     clipped = sum(decision.clipped is True for decision in decisions)
-    if found.choice is not None:
-        return f"{how}{span}, {'clipped' if clipped else 'not clipped'}."
-    return f"{span}, {clipped} of {len(decisions)} tokens clipped."
+    return f"{how}{span}, {clipped} of {len(decisions)} clipped."
 
 
 def table(found: TurnInspected) -> Table:
-    """The context before a reply, its tokens or the replies to choose from, and the context after it."""
-    before = [_context_row("before", found.before)] if found.before else []
-    after = [_context_row("after", found.after)] if found.after else []
-    if found.choice is not None:
-        name, rows = "reply", [_reply_row(found, each, found.choice) for each in found.replies]
-        first = next((at for at, reply in enumerate(found.replies) if reply.chosen), 0)
-    else:
-        name, rows = "token", [_token_row(found, at, each) for at, each in enumerate(found.tokens)]
+    """The tokens of a reply, or the replies to choose from."""
+    if found.choice is None:
+        rows = [_token_row(found, at, each) for at, each in enumerate(found.tokens)]
         admissible = [sum(each.admissible for each in token.alternatives) for token in found.tokens]
         first = next((at for at, several in enumerate(admissible) if several > 1), 0)
-    return Table(name, [*before, *rows, *after], len(before) + first)
-
-
-def _context_row(where: str, tokens: Sequence[ContextToken]) -> InspectedRow:
-    text = visible("".join(token.text for token in tokens))
-    name = f"…{text[1 - WIDE_NAME :]}" if where == "before" else f"{text[: WIDE_NAME - 1]}…"
-    pieces: list[tuple[str, str]] = [
-        (f"{len(tokens)} tokens {where} it, separated by │; bold: of another reply:\n", ASIDE)
-    ]
-    for token in tokens:
-        pieces += [(visible(token.text), "bold" if token.trained else ""), ("│", ASIDE)]
-    numbers = ("", "", "", "", f"{len(tokens)} more")
-    return InspectedRow(UNTRAINED, name, numbers, True, Content.assemble(*pieces[:-1]))
-
-
-def _reply_row(found: TurnInspected, reply: ScoredReply, choice: Decision) -> InspectedRow:
-    score = f"  score {number(reply.score, 3)} nats, temperature {found.temperature:g}"
-    lines = [Content.assemble((visible(reply.text), "bold"), (score, ASIDE))]
-    mark = UNTRAINED
-    numbers: tuple[str, ...] = (_share(reply.probability), "", "", "", "")
-    if reply.chosen:
-        mark, numbers = CHOSEN, _numbers(choice, found.clip_range)
-        tokens = [
-            f"{visible(token.text)} {_share(math.exp(token.decision.new))}"
-            for token in found.tokens
-        ]
-        lines += _decision_lines(found, choice)
-        lines += [Content.styled("its tokens:", ASIDE), Content(" │ ".join(tokens))]
-    return InspectedRow(mark, visible(reply.text), numbers, False, Content("\n").join(lines))
+        return Table("token", rows, first)
+    rows = []
+    for reply in found.replies:
+        score = f"  score {number(reply.score, 3)} nats, temperature {found.temperature:g}"
+        lines = [Content.assemble((visible(reply.text), "bold"), (score, ASIDE))]
+        mark = UNTRAINED
+        numbers: tuple[str, ...] = (_share(reply.probability), "", "", "", "")
+        if reply.chosen:
+            mark, numbers = CHOSEN, _numbers(found.choice, found.clip_range)
+            lines += _decision_lines(found, found.choice)
+        rows.append(InspectedRow(mark, visible(reply.text), numbers, Content("\n").join(lines)))
+    first = next((at for at, reply in enumerate(found.replies) if reply.chosen), 0)
+    return Table("reply", rows, first)
 
 
 def _token_row(found: TurnInspected, at: int, token: InspectedToken) -> InspectedRow:
@@ -173,13 +135,9 @@ def _token_row(found: TurnInspected, at: int, token: InspectedToken) -> Inspecte
         ),
         *[_alternative(each, sampled=each.token == token.token) for each in token.alternatives],
     ]
-    return InspectedRow(
-        mark=TRAINED if found.said_by_policy else UNTRAINED,
-        name=visible(token.text),
-        numbers=_numbers(token.decision, found.clip_range),
-        dim=not found.said_by_policy,
-        detail=Content("\n").join(lines),
-    )
+    mark = TRAINED if found.said_by_policy else UNTRAINED
+    numbers = _numbers(token.decision, found.clip_range)
+    return InspectedRow(mark, visible(token.text), numbers, Content("\n").join(lines))
 
 
 def _decision_lines(found: TurnInspected, decision: Decision) -> list[Content]:
@@ -189,28 +147,22 @@ def _decision_lines(found: TurnInspected, decision: Decision) -> list[Content]:
         low, high = 1 - found.clip_range, 1 + found.clip_range
         shares = f"p {_share(math.exp(decision.old))} → {_share(math.exp(decision.new))}"
         clip = f"{_clip(decision, found.clip_range)} {low:g} … {high:g}"
-        if decision.clipped:
-            clip = f"clipped at {high if decision.ratio > 1 else low:g}: no gradient"
         lines.append(Content(f"{shares}: ratio {_ratio(decision.ratio)}, {clip}"))
-    now = decision.value_now
     if decision.advantage is None or decision.target is None:
-        if now is not None or decision.ratio is not None:
-            value = "" if now is None else f"value now {number(now, 2)} · "
-            lines.append(Content(f"{value}no advantage: {WHY_UNTRAINED[found.stage]}"))
-        return lines
+        return [*lines, Content(f"no advantage: {WHY_UNTRAINED[found.stage]}")]
     whose = "of the whole reply" if found.credit == "turn" or found.choice else "of this token"
     advantage = f"advantage {number(decision.advantage, 2)} {whose}"
     earned = f" · return {number(decision.target, 2)}"
     if decision.value is not None:
         value = f" · value {number(decision.value, 2)}"
-        value += "" if now is None else f", now {number(now, 2)}"
+        if decision.value_now is not None:
+            value += f", now {number(decision.value_now, 2)}"
         return [*lines, Content(f"{advantage}{value}{earned}")]
     if found.learner is not None:
         learner = LEARNERS[found.learner]
         lines.append(Content(f"{advantage}, by {learner.title}{earned}"))
         lines += [Content(_group(each)) for each in found.groups]
-        if any(each.spread > SMALLEST_SHOWN for each in found.groups):
-            lines.append(Content.styled(learner.formula, ASIDE))
+        lines.append(Content.styled(learner.formula, ASIDE))
     return lines
 
 

@@ -11,7 +11,7 @@ from textual.widgets import Checkbox, Input, Static
 from llamagym_tui.protocol.commands import CancelEvaluation, Evaluate
 from llamagym_tui.protocol.events import EvaluationFinished
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import MeanReturn, evaluated_return, with_unit
+from llamagym_tui.returns import evaluated_return, with_unit
 from llamagym_tui.screens.policy_map.mapped_policy import compared_maps
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.fields import OneLineInput
@@ -107,8 +107,6 @@ class EvaluationDialog(ModalScreen[None]):
 
     def _status(self) -> Content:
         state = self._state
-        if state.pending.evaluation_cancelled:
-            return Content.styled("cancelled; it ends between two steps", "$accent")
         if state.phase == "evaluating":
             cancel = key_of(self.app, "evaluation.cancel", "e")
             text = f"playing: {one_line(state.detail)} · {cancel} cancels"
@@ -149,17 +147,14 @@ class EvaluationDialog(ModalScreen[None]):
         self.post_message(CommandAsked(CancelEvaluation()))
 
 
-def interval(mean: MeanReturn) -> str:
-    """A mean with its 95 % confidence interval, which a single episode does not have."""
-    if mean.episodes == 1:
-        return mean.text
-    return f"{mean.mean_text}, 95 % interval {mean.interval_text}"
-
-
 def evaluation_line(found: EvaluationFinished, state: RunState) -> Content:
     how = "greedy" if found.greedy else "sampled"
+    mean = evaluated_return(found)
+    text = mean.text
+    if mean.episodes > 1:
+        text = f"{mean.mean_text}, 95 % interval {mean.interval_text}"
     return Content.assemble(
-        (with_unit(interval(evaluated_return(found)), one_line(state.return_unit)), "bold"),
+        (with_unit(text, one_line(state.return_unit)), "bold"),
         (f"  {found.episodes:,} {how} in {found.elapsed_s:,.1f} s", ASIDE),
         (f" · {found.outdated}" if found.outdated else "", "$text-warning"),
         (played_by(found, state.prompts, lead="\n  "), ASIDE),

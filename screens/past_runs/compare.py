@@ -18,7 +18,7 @@ from llamagym_tui.screens.past_runs.run_table import RunRow, played_text, short_
 from llamagym_tui.screens.widgets.chart import Curve, Drawing, Plot, baseline_levels
 from llamagym_tui.screens.widgets.fitted import TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar
-from llamagym_tui.screens.widgets.look import ASIDE, plot_colors
+from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.state.run_summary import differences
 
 COLORS = ("primary", "warning", "success", "error", "accent", "foreground")
@@ -61,10 +61,11 @@ class CompareScreen(Screen[None]):
         table = self.query_one(DataTable)
         for title in ("", "run", "at the end", "best", "evaluated", "played"):
             table.add_column(title)
-        colors = plot_colors(self.app.theme_variables)
         for name, color, row in zip(self._names, self._colors, self._rows, strict=True):
             texts = [Text(one_line(text)) for text in results(row)]
-            table.add_row(Text(name, f"bold {colors[color]}"), *texts)
+            table.add_row(
+                Text(name, f"bold {self.app.theme_variables[color].removeprefix('ansi_')}"), *texts
+            )
         table.focus()
         self._show_curves()
 

@@ -43,8 +43,6 @@ LEAST_BESIDE = 10
 MOST_SIDE = 90
 """Columns of curve and map, at most."""
 
-SPEED = Binding.Group("Speed", compact=True)
-
 
 class PlaygroundScreen(Fitted[None]):
     CSS_PATH = "playground.tcss"
@@ -67,10 +65,10 @@ class PlaygroundScreen(Fitted[None]):
         Binding(
             "plus,equals_sign",
             "pace('faster')",
-            "Faster",
-            tooltip="Fewer seconds a turn; at last full speed.",
+            "Speed",
+            tooltip="Faster: fewer seconds a turn, at last full speed.",
             id="pace.faster",
-            group=SPEED,
+            key_display="− +",
         ),
         Binding(
             "minus",
@@ -78,7 +76,7 @@ class PlaygroundScreen(Fitted[None]):
             "Slower",
             tooltip="More seconds for each turn that is watched.",
             id="pace.slower",
-            group=SPEED,
+            show=False,
         ),
         Binding(
             "r",

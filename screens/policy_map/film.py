@@ -8,10 +8,9 @@ from textual.style import Style
 
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import smoothing_window
+from llamagym_tui.returns import thinned
 from llamagym_tui.screens.policy_map.drawing import CellSize, Piece, legend, map_line, places_for
 from llamagym_tui.screens.policy_map.mapped_policy import MappedCell, MappedPolicy
-from llamagym_tui.screens.widgets.numbers import number
 from llamagym_tui.state.run import RunState
 
 MOST_FRAMES = 20
@@ -34,22 +33,16 @@ STYLE = ".film text { font: 13px ui-monospace, monospace; fill: #d6dbe3 } .film 
 
 
 def run_film(state: RunState) -> str:
-    """The film of a run, with the update and the mean return at each map.
+    """The film of a run, with the update of each map.
 
     Raises:
         UsageError: no map was recorded.
     """
-    film, last = state.film, min(len(state.film), MOST_FRAMES) - 1
-    if state.map_layout is None or not film:
+    if state.map_layout is None or not state.film:
         raise UsageError("There is no film of this run: no map of its policy was recorded.")
-    shown = [film[round(at * (len(film) - 1) / max(1, last))] for at in range(last + 1)]
-    points = state.returns.trailing(smoothing_window(state.returns.episodes))
-    captions = []
-    for mapped in shown:
-        ended = [each.episodes for each in state.history.samples if each.update <= mapped.update]
-        means = [point for point in points if point.episode <= max(ended, default=0)]
-        mean = f" · mean return {number(means[-1].mean_return, 2)}" if means else ""
-        captions.append(f"update {mapped.update:,}{mean}")
+    first, *later = state.film
+    shown = [first, *thinned(later, MOST_FRAMES - 1)]
+    captions = [f"update {mapped.update:,}" for mapped in shown]
     policies = [MappedPolicy(state.map_layout, each) for each in shown]
     return film_svg(policies, captions, f"{state.agent} · {state.model}")
 

@@ -100,12 +100,12 @@ class PromptEditor(ModalScreen[str | None]):
 
     @on(TextArea.Changed)
     def keep_soon(self) -> None:
-        if self._due is not None:
-            self._due.stop()
-        self._due = self.set_timer(KEEP_S, self._keep)
+        if self._due is None:
+            self._due = self.set_timer(KEEP_S, self._keep)
 
     def _keep(self) -> bool:
         """Write the draft; False if it could not be written."""
+        self._due = None
         text = self.query_one(DraftArea).text
         try:
             if text == self._original:
@@ -128,12 +128,8 @@ class PromptEditor(ModalScreen[str | None]):
         self._replace_draft(self._original, "The draft is the prompt again; ctrl+z undoes this.")
 
     def action_leave(self) -> None:
-        if not self._keep():
-            return
-        if self.query_one(DraftArea).text != self._original:
-            again = key_of(self.app, "prompt", "p")
-            self.notify(f"Your draft of the prompt is kept; {again} shows it again.", markup=False)
-        self.dismiss(None)
+        if self._keep():
+            self.dismiss(None)
 
     def _version(self, number: int | None) -> PromptVersion | None:
         return next((known for known in self._state.prompts if known.version == number), None)
@@ -175,7 +171,6 @@ def status_text(state: RunState, apply_key: str) -> str:
         return "The model is still loading; the prompt is requested when the run begins."
     if not state.live:
         return "The run has ended, so the prompt cannot be changed."
-    active = f"v{state.prompt_version} is active"
-    if state.prompt_requested is not None:
-        return f"{active}, a newer one is pending. {apply_key} replaces the pending one."
-    return f"{active}. {apply_key} applies the draft from the next episode on."
+    pending = "" if state.prompt_requested is None else ", a newer one is pending"
+    applies = f"{apply_key} applies the draft from the next episode on."
+    return f"v{state.prompt_version} is active{pending}. {applies}"

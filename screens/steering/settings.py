@@ -10,12 +10,9 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from llamagym_tui.config import (
-    FIGURES,
-    FINAL,
     LIVE,
     UNUSED_BY_HEAD,
     RunConfig,
-    UpdateStats,
     Value,
     changed,
     value_of,
@@ -31,30 +28,11 @@ from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.state.run import RunState
 
 
-def read(config: RunConfig, name: str, text: str) -> Value:
-    """The typed value of a setting.
-
-    Raises:
-        ConfigError: the setting cannot be changed to it.
-    """
-    value: Value = typed_value(name, text)
-    changed(config, {name: value})
-    return value
-
-
 def value_text(value: Value) -> str:
     """A value as it is typed."""
     if value is None:
         return "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def scheduled_value(name: str, stats: UpdateStats | None) -> float | None:
-    """The current value of a setting with a schedule, if the figures of an update have it."""
-    figure = name.removeprefix("ppo.")
-    if stats is None or name not in FINAL or figure not in FIGURES:
-        return None
-    return float(getattr(stats, figure))
 
 
 class SettingList(OptionList):
@@ -100,8 +78,7 @@ class SettingsDialog(ModalScreen[None]):
 
     @property
     def _config(self) -> RunConfig:
-        state = self._state
-        return changed(state.config, state.settings) if state.settings else state.config
+        return changed(self._state.config, self._state.settings)
 
     @property
     def _is_editing(self) -> bool:
@@ -109,65 +86,61 @@ class SettingsDialog(ModalScreen[None]):
 
     def show(self, state: RunState) -> None:
         self._state = state
-        config, settings = self._config, self.query_one(SettingList)
+        settings = self.query_one(SettingList)
         for name in LIVE:
-            settings.replace_option_prompt(name, self._line(config, name))
+            settings.replace_option_prompt(name, self._line(name))
         self._show_chosen()
 
     def _is_unused(self, name: str) -> bool:
         section, _, key = name.rpartition(".")
         return self._config.trains_head_alone and section == "ppo" and key in UNUSED_BY_HEAD
 
-    def _line(self, config: RunConfig, name: str) -> Content:
-        state, title = self._state, f"{LIVE[name].title:<34}"
-        if self._is_unused(name):
-            return Content.assemble(title, (f"{'—':<12}", "bold"), ("  not used", ASIDE))
-        text = value_text(value_of(config, name))
-        now = scheduled_value(name, state.stats)
-        if now is not None and name not in state.settings and f"{now:.3g}" != text:
-            text = f"{now:.3g} now, {text} at first"
-        requested = state.pending.settings
+    def _line(self, name: str) -> Content:
+        state, config = self._state, self._config
         mark = ("", ASIDE)
-        if name in requested:
-            mark = (f"  → {one_line(value_text(requested[name]))}, pending", "$accent")
+        if self._is_unused(name):
+            mark = ("  not used", ASIDE)
+        elif name in state.pending.settings:
+            mark = (f"  → {one_line(value_text(state.pending.settings[name]))}, pending", "$accent")
         elif name in state.settings:
             mark = ("  changed", ASIDE)
         elif config.measured.get(name):
             mark = ("  measured", ASIDE)
-        return Content.assemble(title, (f"{text:<12}", "bold"), mark)
+        value = (f"{value_text(value_of(config, name)):<12}", "bold")
+        return Content.assemble(f"{LIVE[name].title:<34}", value, mark)
 
     @on(Input.Changed)
     def _show_chosen(self) -> None:
-        text = LIVE[self._chosen]
         range_text = (f"{self._chosen} takes {takes(self._chosen)}.", ASIDE)
-        meaning = Content.assemble(text.help, "\n", range_text)
+        meaning = Content.assemble(LIVE[self._chosen].help, "\n", range_text)
         self.query_one("#setting-meaning", Static).update(meaning)
         self.query_one("#setting-status", Static).update(self._status())
         self.refresh_bindings()
 
     def _status(self) -> Content:
-        state, name = self._state, self._chosen
-        if not state.live:
+        name = self._chosen
+        if not self._state.live:
             return Content.styled("The run has ended, so nothing can be changed.", "$warning")
         if self._is_unused(name):
             return Content.styled("Not used while only the head is trained.", ASIDE)
-        if fault := self._fault():
-            return Content.styled(one_line(fault), "$error")
-        if name in state.pending.settings:
-            return Content.styled("pending: the trainer has not confirmed it yet", "$accent")
         if self._is_editing:
-            return Content.styled("enter requests the change", ASIDE)
-        why = self._config.measured.get(name)
-        if why and name not in state.settings:
-            return Content.styled(f"measured: {one_line(why)}", ASIDE)
-        return Content.styled("enter edits it", ASIDE)
+            fault = self._fault()
+            return Content.styled(
+                one_line(fault or "enter requests the change"), "$error" if fault else ASIDE
+            )
+        why = "" if name in self._state.settings else self._config.measured.get(name, "")
+        return Content.styled(f"measured: {one_line(why)}" if why else "enter edits it", ASIDE)
+
+    def _typed(self) -> Value:
+        """The typed value. Raises ConfigError if the setting cannot be changed to it."""
+        value: Value = typed_value(self._chosen, self.query_one(ValueInput).value)
+        changed(self._config, {self._chosen: value})
+        return value
 
     def _fault(self) -> str:
         """Why the typed value cannot be taken."""
-        if not self._is_editing:
-            return ""
         try:
-            read(self._config, self._chosen, self.query_one(ValueInput).value)
+            self._typed()
         except ConfigError as error:
             return str(error)
         return ""
@@ -187,22 +160,17 @@ class SettingsDialog(ModalScreen[None]):
 
     @on(OptionList.OptionSelected)
     def edit(self) -> None:
-        if self._is_unused(self._chosen):
-            return
-        field = self.query_one(ValueInput)
-        field.value = value_text(value_of(self._config, self._chosen))
-        field.focus()
+        if not self._is_unused(self._chosen):
+            field = self.query_one(ValueInput)
+            field.value = value_text(value_of(self._config, self._chosen))
+            field.focus()
 
     @on(Input.Submitted)
     def apply(self) -> None:
-        if not self._may_apply():
-            return
-        name = self._chosen
-        value = read(self._config, name, self.query_one(ValueInput).value)
-        now = scheduled_value(name, self._state.stats)
-        if value != value_of(self._config, name) or now not in (None, value):
-            self.post_message(CommandAsked(ChangeSettings(changes={name: value})))
-        self.action_back()
+        if self._may_apply():
+            changes = {self._chosen: self._typed()}
+            self.post_message(CommandAsked(ChangeSettings(changes=changes)))
+            self.action_back()
 
     def action_back(self) -> None:
         if not self._is_editing:

@@ -5,7 +5,6 @@ where this row takes 8 (Textual 8.2, 120x34, median of nine).
 """
 
 from collections.abc import Callable
-from itertools import groupby
 from typing import Any
 
 from textual.app import App
@@ -61,25 +60,13 @@ class KeyBar(Widget):
         return GAP.join([*row, *last])
 
     def _cells(self) -> list[Content]:
-        """A key and its description each; the keys of a compact group stand together."""
-        cells: list[Content] = []
-        for group, keys in groupby(self.keys, lambda each: each.binding.group or each):
-            together = list(keys)
-            names = [
-                _clickable(
-                    self.app.get_key_display(binding),
-                    "bold $primary" if enabled else "$aside",
-                    binding.key,
-                )
-                for _, binding, enabled, _ in together
-            ]
-            first = together[0]
-            words = group if isinstance(group, Binding.Group) else first.binding
-            style = "$foreground" if first.enabled else "$aside"
-            cells.append(
-                Content("/").join(names)
-                + _clickable(f" {words.description}", style, first.binding.key)
-            )
+        """A key and its description each."""
+        cells = []
+        for _, binding, enabled, _ in self.keys:
+            name = self.app.get_key_display(binding)
+            key_style, style = ("bold $primary", "$foreground") if enabled else ("$aside", "$aside")
+            words = _clickable(f" {binding.description}", style, binding.key)
+            cells.append(_clickable(name, key_style, binding.key) + words)
         return cells
 
     def on_mouse_up(self, event: MouseUp) -> None:

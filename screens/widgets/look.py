@@ -42,22 +42,8 @@ THEMES = [
             "footer-background": "#1d242f",
         },
     ),
-    Theme(
-        name="projector",
-        dark=False,
-        primary="#0033cc",
-        secondary="#4d7dff",
-        accent="#7a00b8",
-        success="#006b1f",
-        warning="#a34700",
-        error="#c00000",
-        foreground="#000000",
-        background="#ffffff",
-        surface="#f2f2f2",
-        panel="#dcdcdc",
-    ),
 ]
-"""The default theme, and one of strong colours for a lit room."""
+"""The default theme."""
 LEAST_CONTRAST = 4.5
 GROUNDS = ("background", "surface", "panel")
 """Variables of a theme that texts stand on."""
@@ -186,11 +172,6 @@ def drawing_content(
         if 0 <= start < stop <= len(text):
             content = content.stylize(ground_style(app, ground), start, stop)
     return content
-
-
-def plot_colors(variables: Mapping[str, str]) -> dict[str, str]:
-    """The colours of a theme as Rich names them, for charts."""
-    return {name: color.removeprefix("ansi_") for name, color in variables.items()}
 
 
 def self_contained(svg: str) -> str:

@@ -10,7 +10,6 @@ from llamagym_tui.protocol.commands import AnyCommand, InspectTurn
 from llamagym_tui.protocol.events import AnyEvent, TurnInspected
 from llamagym_tui.protocol.inspected import (
     Alternative,
-    ContextToken,
     Decision,
     InspectedToken,
     ScoredReply,
@@ -71,12 +70,6 @@ TOKENS = [
 """Of a reply whose action is clipped, and whose brace went the other way."""
 
 
-def context(text: str, *, trained: bool = False) -> list[ContextToken]:
-    return [
-        ContextToken(text=piece, trained=trained) for piece in text.replace(" ", "| ").split("|")
-    ]
-
-
 def told(episode: int, turn: int, **changes: object) -> TurnInspected:
     """A reply that the last update trained on."""
     fields: dict[str, object] = {
@@ -85,9 +78,7 @@ def told(episode: int, turn: int, **changes: object) -> TurnInspected:
         "sampled_by": 39,
         "policy": 40,
         "clip_range": 0.2,
-        "before": context("Your total: 12. Dealer shows: 10.\n"),
         "tokens": TOKENS,
-        "after": context("\nYour total: 19."),
         **changes,
     }
     return TurnInspected(episode=episode, turn=turn, **fields)  # type: ignore[arg-type]

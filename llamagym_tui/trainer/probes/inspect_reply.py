@@ -21,7 +21,6 @@ from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.protocol.events import Stage, TurnInspected
 from llamagym_tui.protocol.inspected import (
     Alternative,
-    ContextToken,
     Decision,
     InspectedToken,
     PeerGroup,
@@ -33,10 +32,6 @@ MOST_ALTERNATIVES = 8
 """Alternatives of a token that are reported, in addition to admissible ones."""
 MOST_REPLIES = 64
 """Scored replies that are reported."""
-BEFORE = 64
-"""Tokens reported before a reply."""
-AFTER = 24
-"""Tokens reported after it."""
 log = logging.getLogger(__name__)
 
 
@@ -114,9 +109,7 @@ class ReplyInspector:
             learner=settings.learner,
             groups=groups,
             temperature=temperature,
-            before=self._before(segment, turn),
             tokens=self._tokens(ids, turn, new, decisions),
-            after=self._after(segment, turn),
             choice=choice,
             replies=replies,
         )
@@ -207,22 +200,6 @@ class ReplyInspector:
                 admissible=token in admissible,
             )
             for token, share in sorted(shares.items(), key=lambda each: (-each[1], each[0]))
-        ]
-
-    def _before(self, segment: Segment, turn: Turn) -> list[ContextToken]:
-        ids = list(segment.prefix) + segment.ids[: turn.start]
-        trained = [False] * len(segment.prefix) + segment.mask[: turn.start]
-        return self._context(ids[-BEFORE:], trained[-BEFORE:])
-
-    def _after(self, segment: Segment, turn: Turn) -> list[ContextToken]:
-        later = [other.start for other in segment.turns if other.start >= turn.end]
-        end = min([turn.end + AFTER, *later])
-        return self._context(segment.ids[turn.end : end], segment.mask[turn.end : end])
-
-    def _context(self, ids: list[int], trained: list[bool]) -> list[ContextToken]:
-        return [
-            ContextToken(text=self._text(token), trained=is_trained)
-            for token, is_trained in zip(ids, trained, strict=True)
         ]
 
     def _text(self, token: int) -> str:

@@ -133,7 +133,7 @@ async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeAp
         await sees(pilot, "▶ recorded by you: 3 episodes, mean return +0.333")
         await sees(pilot, "shipped with the agent: 500 episodes")
         await pilot.press("enter")
-        await sees(pilot, "3 episodes are few: below about 50")
+        await sees(pilot, "3 episodes may be learnt by heart")
         assert client.sent == []
         await pilot.press("enter")
         await reaches(pilot, WarmStartDialog)

@@ -46,20 +46,17 @@ async def test_i_opens_the_last_reply_of_what_is_watched_with_a_sentence_about_i
 ):
     client = InspectedClient()
     async with opened(make_app, client) as pilot:
-        await sees(pilot, "advantage +0.83, 1 of 4 tokens clipped.")
+        await sees(pilot, "advantage +0.83, 1 of 4 clipped.")
         lines = shown(pilot).splitlines()
         [action] = [line for line in lines if "·1" in line and "70.0%" in line and "1.400" in line]
         assert action.split()[:7] == ["●", "·1", "70.0%", "−0.693", "−0.357", "1.400", "clipped"]
-        assert [line.split()[0] for line in lines if "more" in line] == ["○", "○"], (
-            "prompt and template"
-        )
 
 
 async def test_up_and_down_move_between_tokens_and_each_is_told(make_app: MakeApp):
     client = InspectedClient()
     async with opened(make_app, client) as pilot:
         await sees(pilot, "token 2 of 4")
-        await sees(pilot, "p 50.0% → 70.0%: ratio 1.400, clipped at 1.2: no gradient")
+        await sees(pilot, "p 50.0% → 70.0%: ratio 1.400, clipped 0.8 … 1.2")
         await sees(
             pilot, "advantage +0.83 of the whole reply · value +0.17, now +0.21 · return +1.00"
         )
@@ -67,8 +64,8 @@ async def test_up_and_down_move_between_tokens_and_each_is_told(make_app: MakeAp
         await pilot.press("down")
         await sees(pilot, "token 3 of 4")
         await sees(pilot, "ratio 0.667, outside 0.8 … 1.2")
-        await pilot.press("up", "up", "up")
-        await sees(pilot, "tokens before it")
+        await pilot.press("up", "up")
+        await sees(pilot, "token 1 of 4")
 
 
 async def test_without_a_critic_the_advantage_has_its_learner_and_what_it_was_compared_with(
@@ -99,8 +96,6 @@ async def test_without_a_critic_the_advantage_has_its_learner_and_what_it_was_co
         assert "value" not in shown(pilot)
         formula = "times mean turns of an episode ÷ turns of this one"
         await sees(pilot, formula)
-        client.emit(told(LAST, 0, tokens=tokens, learner="grpo", groups=[alike, alone]))
-        await until(pilot, lambda: formula not in shown(pilot), "the formula is gone")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +120,7 @@ async def test_brackets_and_arrows_go_to_the_other_replies_of_the_episode(
         await sees(pilot, "token 3 of 4")
         await pilot.press(there)
         await pilot.press(back)
-        await sees(pilot, "1 of 4 tokens clipped")
+        await sees(pilot, "1 of 4 clipped")
         assert client.inspected == [(LAST, 0), (LAST, 1), (LAST, 0)], (
             "none before the first or after the last"
         )
@@ -191,7 +186,7 @@ async def test_a_reply_chosen_by_score_shows_the_replies_and_says_so(make_app: M
         assert isinstance(pilot.app.focused, TokenTable), "or no key would move anything"
         client.emit(scored(told(LAST, 0)))
         await sees(pilot, "chosen by its score from 2 replies; advantage")
-        await sees(pilot, "+0.83, clipped.")
+        await sees(pilot, "+0.83, 1 of 1 clipped.")
         lines = shown(pilot).splitlines()
         assert any(line.split()[:3] == ["▶", '{"action":·1}', "70.0%"] for line in lines)
         assert any(line.split()[:3] == ["○", '{"action":·0}', "30.0%"] for line in lines)

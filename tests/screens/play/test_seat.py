@@ -39,7 +39,7 @@ async def test_a_seat_plays_the_models_episodes_and_nothing_takes_one_back(tmp_p
         assert isinstance(app.screen, SeatScreen)
         await pilot.press("Y")
         assert notices(app) == [user_files.REFUSED]
-        app.theme = "projector"
+        app.theme = "nord"
         await pilot.pause()
         assert user_files.REFUSED in notices(app)[-1]
         await pilot.press("enter")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.errors import UsageError
-from llamagym_tui.protocol.events import EpisodesCounted, PolicyMapLaidOut, UpdateFinished
+from llamagym_tui.protocol.events import PolicyMapLaidOut
 from llamagym_tui.protocol.map_layout import MapCell, MapPanel
 from llamagym_tui.screens.policy_map.film import (
     FRAME_S,
@@ -60,22 +60,6 @@ def test_each_map_has_its_turn_and_the_last_one_is_held() -> None:
     assert words == [f"update {at} · plays like the book in {n} of 280 hands" for at, n in
                      ((12, 110), (13, 224), (14, 244))]  # fmt: skip
     assert [sum("×" in text for text in texts(frame)) for frame in found] == [170, 56, 36]
-
-
-def test_each_map_has_the_mean_return_by_then() -> None:
-    def played(value: float, episodes: int) -> EpisodesCounted:
-        counts = {"mode": "train", "prompt_version": 1, "env_steps": 1, "episodes_per_s": 1.0}
-        return EpisodesCounted(
-            returns=[value] * 512, lengths=[1] * 512, episodes=episodes, **counts
-        )  # type: ignore[arg-type]
-
-    done = UpdateFinished(update=13, episodes=512, stats=fakes.STATS)
-    state = after(*blackjack(), played(-1.0, 512), done, hitting(3.0, update=13), played(1.0, 1_024),
-                  replace(done, update=14, episodes=1_024), hitting(3.0, update=14))  # fmt: skip
-    first, second, third = (" ".join(texts(frame)) for frame in frames(run_film(state)))
-    assert "mean return" not in first, "no update before it is known"
-    assert "update 13 · mean return −1.00" in second
-    assert "update 14 · mean return +1.00" in third
 
 
 def test_a_run_without_a_map_has_no_film() -> None:

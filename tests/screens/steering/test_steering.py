@@ -26,8 +26,7 @@ from llamagym_tui.protocol.events import (
     SettingsMeasured,
     WarningRaised,
 )
-from llamagym_tui.returns import MeanReturn
-from llamagym_tui.screens.metrics.evaluation import EvaluationDialog, interval
+from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
 from llamagym_tui.screens.metrics.metrics import FigureList, MetricsScreen
 from llamagym_tui.screens.playground.playground import PlaygroundScreen, allowed
 from llamagym_tui.screens.steering.settings import SettingsDialog
@@ -57,7 +56,6 @@ async def test_m_charts_a_figure_and_says_what_it_means_and_whether_it_is_health
         await sees(pilot, "KL of the update")
         await sees(pilot, "0.004  in its healthy range")
         await sees(pilot, "How far the last update moved the policy")
-        assert "20,480 episodes" in shown(pilot)
         await pilot.press("m")
         await reaches(pilot, PlaygroundScreen)
 
@@ -68,7 +66,7 @@ async def test_the_metrics_follow_the_run(make_app: MakeApp):
         await pilot.press("m")
         await sees(pilot, "The line begins with the second update.")
         client.emit(*fakes.learning(12))
-        await sees(pilot, "1,536 episodes")
+        await sees(pilot, "now  ")
 
 
 async def test_s_asks_for_a_setting_that_is_pending_until_the_trainer_confirms_it(
@@ -168,7 +166,7 @@ async def test_e_evaluates_tells_the_progress_and_the_confidence_interval(make_a
         client.emit(PhaseChanged(phase="evaluating", detail="128 of 400 episodes"))
         await sees(pilot, "playing: 128 of 400 episodes")
         await pilot.press("escape")
-        await sees(pilot, "Evaluating: 128 of 400 episodes. The run goes on afterwards.")
+        await sees(pilot, "evaluating: 128 of 400 episodes")
         client.emit(EVALUATED, PhaseChanged(phase="rolling_out"))
         await sees(pilot, "Evaluation: mean return −0.100 ± 0.098 over 400 greedy episodes")
         await pilot.press("e")
@@ -188,8 +186,8 @@ async def test_e_again_cancels_the_evaluation_that_is_under_way(make_app: MakeAp
         client.emit(PhaseChanged(phase="evaluating", detail="128 of 1000 episodes"))
         await sees(pilot, "playing: 128 of 1000 episodes · e cancels")
         await pilot.press("e", "e")
-        await sees(pilot, "cancelled; it ends between two steps")
-        assert client.sent == [Evaluate(episodes=1000, greedy=True), CancelEvaluation()]
+        wanted = [Evaluate(episodes=1000, greedy=True), CancelEvaluation()]
+        await until(pilot, lambda: client.sent == wanted)
         client.emit(
             EvaluationCancelled(played=130, episodes=1000), PhaseChanged(phase="rolling_out")
         )
@@ -244,15 +242,3 @@ def test_without_a_trainer_nothing_can_be_asked_for():
     assert allowed("metrics", state) is True
     told = replace(state, evaluations=(EVALUATED,))
     assert allowed("evaluate", told) is True, "results can be looked at"
-
-
-def test_the_interval_by_hand():
-    assert interval(MeanReturn(0.5, 0.1, 100)) == "+0.50, 95 % interval +0.30 … +0.70"
-    assert interval(MeanReturn(-1.0, 0.0, 1)) == "−1"
-
-
-async def test_settings_open_after_an_update_with_the_learning_rate_of_now(make_app: MakeApp):
-    async with make_app(fakes.FakeClient(fakes.demo_run())).run_test(size=LARGE) as pilot:
-        await sees(pilot, "20,494 ")
-        await pilot.press("s")
-        await sees(pilot, "at first")
