@@ -9,12 +9,12 @@ from __future__ import annotations
 import queue
 from collections.abc import Callable, Sequence
 
-from llamagym_tui.config import RunConfig, from_dict, typed
 from llamagym_tui.engine.own_torch import set_threads
-from llamagym_tui.model_registry import BUNDLED, with_defaults
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.protocol.events import Event
-from llamagym_tui.run_store import RunStore
+from llamagym_tui.runs.model_registry import BUNDLED, with_defaults
+from llamagym_tui.runs.run_store import RunStore
+from llamagym_tui.settings import RunConfig, from_dict, typed
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.session import Session
 

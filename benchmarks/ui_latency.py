@@ -171,7 +171,7 @@ def app(run_dir: str) -> None:
     """Run the app as it is, with the script in the trainer's place."""
     from llamagym_tui.app.app import LlamaGymApp, run_app
     from llamagym_tui.app.trainer_client import TrainerClient
-    from llamagym_tui.config import RunConfig
+    from llamagym_tui.settings import RunConfig
 
     client = TrainerClient((sys.executable, "-m", "benchmarks.ui_latency", "--role", "trainer"))
     config = RunConfig(agent="blackjack", run_dir=run_dir, seed=1)

@@ -11,7 +11,7 @@ from llamagym_tui.errors import DemoFileError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, Preference
 from llamagym_tui.protocol.events import DemonstrationsRead
-from llamagym_tui.returns import counted
+from llamagym_tui.state.returns import counted
 
 AGENTS = "llamagym_tui.agents."
 """Package of the agents that ship, with the dot after it."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from llamagym_tui.protocol import commands, events
-from llamagym_tui.returns import counted, left_text
+from llamagym_tui.state.returns import counted, left_text
 from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.event_sinks import TimeLeft, session_failed
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts

@@ -5,15 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from llamagym_tui.config import (
-    RunConfig,
-    Value,
-    changed,
-    changes_since,
-    turns_kept,
-    with_final_values,
-    with_measured,
-)
 from llamagym_tui.engine.learning.earlier_turns import episodes_of, turns_that_help
 from llamagym_tui.engine.learning.measured_settings import (
     Measured,
@@ -24,6 +15,15 @@ from llamagym_tui.engine.learning.ppo import unused_settings
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.errors import ConfigError, EnvError
 from llamagym_tui.protocol import events
+from llamagym_tui.settings import (
+    RunConfig,
+    Value,
+    changed,
+    changes_since,
+    turns_kept,
+    with_final_values,
+    with_measured,
+)
 from llamagym_tui.trainer.collapse import CollapseMonitor
 
 if TYPE_CHECKING:

@@ -16,8 +16,6 @@ from typing import Literal, assert_never
 
 from msgspec.structs import replace
 
-from llamagym_tui import model_registry
-from llamagym_tui.config import Mode, RunConfig, changed, changes_since, changes_to_restore
 from llamagym_tui.demos.training_data import TrainingData, doubts, training_data, training_facts
 from llamagym_tui.engine.learning.earlier_turns import Played
 from llamagym_tui.engine.learning.measured_settings import SMALLEST_BATCH
@@ -37,7 +35,8 @@ from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import described_return
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
-from llamagym_tui.run_store import RunStore
+from llamagym_tui.runs.run_store import RunStore
+from llamagym_tui.settings import Mode, RunConfig, changed, changes_since, changes_to_restore
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer import evaluations, live_settings, training
 from llamagym_tui.trainer.builders import Builders
@@ -268,7 +267,6 @@ class Session:
                 self.given,
                 history=history,
                 system_prompt=None if prompt == self.agent.get_system_prompt() else prompt,
-                weights=self.given.weights or model_registry.fingerprint(self.given.model),
             )
         )
         self.config = self.given

@@ -22,13 +22,13 @@ from llamagym_tui.demos.faults import faults
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.literal import literal, one_line
-from llamagym_tui.returns import counted
 from llamagym_tui.screens.conversation.turns import Paragraph, Piece, typeset
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog
 from llamagym_tui.screens.widgets.fitted import TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import number
+from llamagym_tui.state.returns import counted
 from llamagym_tui.state.transcript import clipped
 
 FAULTY = "✗"

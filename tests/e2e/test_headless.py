@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from llamagym_tui import run_store
 from llamagym_tui.cli.main import app
+from llamagym_tui.runs import run_store
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 

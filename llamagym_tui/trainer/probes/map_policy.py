@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from llamagym_tui.config import GenerationConfig
 from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.decisions import probabilities_of_actions
 from llamagym_tui.engine.policy.policy import Policy
@@ -20,6 +19,7 @@ from llamagym_tui.game.observed import NO_INFO, expert_action, observation_text
 from llamagym_tui.game.pictures import Landmark, Panel, PolicyMap
 from llamagym_tui.protocol.events import Event, PolicyMapLaidOut, PolicyMapped
 from llamagym_tui.protocol.map_layout import MapCell, MapPanel
+from llamagym_tui.settings import GenerationConfig
 
 REST_S = 3.0
 """Seconds between two maps at least."""
