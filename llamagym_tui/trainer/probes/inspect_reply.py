@@ -63,15 +63,13 @@ class ReplyInspector:
         segment, turn = _place(trajectory, number)
         settings = used.config if used else self._learner.config
         temperature = used.temperature if used else self._policy.generation.temperature
-        earned: list[Earned] = []
+        earned: Earned | None = None
         groups: list[PeerGroup] = []
         if used and turn.is_trained:
             at = number - len(trajectory.earlier)
             earned = used.earned(trajectory, at)
             groups = [PeerGroup(**each._asdict()) for each in used.peers(trajectory, at)]
-        logits, values = self._forward(segment, turn)
-        if settings.credit == "turn":
-            values = values[:1] * len(values)  # the value before the first token is that of all
+        logits, value = self._forward(segment, turn)
         new = logits.log_softmax(-1)
         decisions = []
         choice = None
@@ -83,8 +81,8 @@ class ReplyInspector:
             choice = _decision(
                 turn.choice.logprob,
                 logprobs[turn.choice.chosen],
-                values[0],
-                earned[0] if earned else None,
+                value,
+                earned,
                 settings.clip_range,
             )
         ids = segment.ids[turn.start : turn.end]
@@ -94,8 +92,7 @@ class ReplyInspector:
             if turn.choice is not None:  # it was chosen whole: its tokens are no decisions
                 decisions.append(Decision(old=old, new=logprob))
             else:
-                aim = earned[index] if earned else None
-                decisions.append(_decision(old, logprob, values[index], aim, settings.clip_range))
+                decisions.append(_decision(old, logprob, value, earned, settings.clip_range))
         return TurnInspected(
             episode=episode,
             turn=number,
@@ -105,7 +102,6 @@ class ReplyInspector:
             sampled_by=trajectory.policy_version,
             policy=self._policy.version,
             clip_range=settings.clip_range,
-            credit=settings.credit,
             learner=settings.learner,
             groups=groups,
             temperature=temperature,
@@ -132,17 +128,17 @@ class ReplyInspector:
             )
         return None, *recalled
 
-    def _forward(self, segment: Segment, turn: Turn) -> tuple[Tensor, list[float | None]]:
-        """(T, V) logits of a reply's tokens, and the value before each; None without a critic."""
+    def _forward(self, segment: Segment, turn: Turn) -> tuple[Tensor, float | None]:
+        """(T, V) logits of a reply's tokens, and the value before it; None without a critic."""
         row = [*segment.prefix, *segment.ids[: turn.end - 1]]
         behind_prefix = slice(len(segment.prefix), None)
         backbone = self._policy.model.backbone
         encoded = backbone.encode_rows([row]).picked(slice(None), behind_prefix)
         places = torch.arange(turn.start - 1, turn.end - 1, device=encoded.hidden.device)
-        values: list[float | None] = [None] * len(places)
+        value: float | None = None
         if self._policy.has_critic:
-            values = self._policy.model.v_head(encoded.hidden[0, turn.start - 1 :]).tolist()
-        return encoded.logits_at(torch.zeros_like(places), places), values
+            value = float(self._policy.model.v_head(encoded.hidden[0, turn.start - 1]))
+        return encoded.logits_at(torch.zeros_like(places), places), value
 
     def _scored(
         self, segment: Segment, turn: Turn, choice: Choice, temperature: float
