@@ -77,13 +77,7 @@ class PromptEdit:
         known = 0 if self.after is None else len(self.after.shares)
         if event.prompt_version != self.version or len(event.shares) <= known:
             return self
-        return PromptEdit(
-            version=self.version,
-            version_before=self.version_before,
-            episode=self.episode,
-            before=self.before,
-            after=event,
-        )
+        return replace(self, after=event)
 
 
 def taken(versions: Versions, version: int, text: str) -> Versions:

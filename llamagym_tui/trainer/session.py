@@ -440,8 +440,6 @@ class Session:
         verdict = training.update(self)
         self.enter("rolling_out")
         self._collecting = self.emitter.progress("collecting turns")
-        if self._is_followed and (probed := self._action_probes.probe_again()) is not None:
-            self.emit(probed)
         training.react(self, verdict)
 
     def begin_batch(self) -> None:
