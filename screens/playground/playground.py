@@ -213,7 +213,7 @@ class PlaygroundScreen(Fitted[None]):
             "d",
             "app.demonstrations",
             "Demonstrations",
-            tooltip="Browse, edit and delete recorded episodes.",
+            tooltip="Browse and delete recorded episodes.",
             id="demonstrations",
             show=False,
         ),
