@@ -194,7 +194,6 @@ def run_session(
             outcome.commands,
             sinks=[outcome.take, progress.take],
             evaluates_end=evaluates_end,
-            is_attended=False,
         )
         with _stopped_by_signals(outcome.commands, progress):
             session.run()
