@@ -34,8 +34,7 @@ from llamagym_tui.screens.widgets.look import self_contained
 from llamagym_tui.settings import RunConfig
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.reduce import reduce, trainer_lost
-from llamagym_tui.state.run import RunState, initial_state, requested, restarted
-from llamagym_tui.state.watching import TURN_S
+from llamagym_tui.state.run import TURN_S, RunState, initial_state, requested, restarted
 
 if TYPE_CHECKING:
     from llamagym_tui.app.trainer_client import TrainerClient

@@ -124,7 +124,7 @@ def test_train_hands_its_options_to_the_session(headless: Headless, tmp_path: Pa
             str(prompt),
             "--json",
         ),
-        *("--run-dir", str(tmp_path / "run"), "--set", "on_collapse=rollback"),
+        *("--run-dir", str(tmp_path / "run"), "--set", "max_turns=9"),
     )
     assert result.exit_code == 0, result.stderr
     [(config, options)] = headless.calls
@@ -139,7 +139,7 @@ def test_train_hands_its_options_to_the_session(headless: Headless, tmp_path: Pa
         threads=2,
         mode="inference",
         system_prompt="Hit below 13.",
-        on_collapse="rollback",
+        max_turns=9,
         measured={name: "" for name in fakes.MEASURED_OF_HEAD if name != "n_envs"},
         **fakes.HEAD_ALONE,
     )
@@ -196,17 +196,12 @@ def test_eval_hands_its_options_on(headless: Headless) -> None:
     assert (config.threads, config.system_prompt) == (None, None)
 
 
-def test_eval_obeys_settings_of_play_and_refuses_those_of_training(headless: Headless) -> None:
+def test_eval_obeys_settings_of_play(headless: Headless) -> None:
     settings = ["--set", "generation.temperature=0.5", "--set", "max_turns=7"]
     result = run("eval", "blackjack", "--dtype", "bfloat16", *settings)
     assert result.exit_code == 0, result.stderr
     config = headless.calls[0][0]
     assert (config.dtype, config.max_turns, config.generation.temperature) == ("bfloat16", 7, 0.5)
-    for name in ("ppo.lr=1", "lora.r=4", "episodes=3"):
-        refused = run("eval", "blackjack", "--set", name)
-        assert refused.exit_code == 2
-        assert f"{name.partition('=')[0]} changes nothing in an evaluation" in refused.stderr
-    assert len(headless.calls) == 1
 
 
 def test_eval_goes_by_what_the_agent_sets_for_its_runs(headless: Headless, tmp_path: Path) -> None:
