@@ -484,8 +484,11 @@ def with_measured(
 ) -> RunConfig:
     """The settings with the values that were measured, and the reasons for all that ever were.
 
-    No other ones are to be measured any more, but for the number of earlier turns.
+    No other ones are to be measured any more, but for the number of earlier turns; the depth comes before all others.
     """
     known = in_sections(values, msgspec.to_builtins(config))
-    measured = {name: why for name, why in config.measured.items() if why or name == "history"}
+    is_depth = "read_depth" in values
+    measured = {
+        name: why for name, why in config.measured.items() if why or name == "history" or is_depth
+    }
     return from_dict(RunConfig, known | {"measured": {**measured, **reasons}})
