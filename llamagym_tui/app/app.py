@@ -131,7 +131,6 @@ class LlamaGymApp(Actions):
         self._replay = replay
         self._tour = tour
         self._has_home = config is None and replay is None
-        """True if home is the first screen."""
         self._following: Worker[None] | None = None
         """Reads the trainer's events."""
 
@@ -218,10 +217,6 @@ class LlamaGymApp(Actions):
             self._take_in(trainer_lost(self._state, str(error)))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "go_home":
-            return self._has_home
-        if action == "leave_run":
-            return not self._has_home
         if action == "restart":
             state = self.run_state
             return state is not None and bool(state.failure) and not state.recorded
@@ -232,21 +227,21 @@ class LlamaGymApp(Actions):
         from llamagym_tui.run_store import new_run_dir
 
         assert self.config is not None
-        resume = self._state.checkpoint is not None or self.config.resume
-        if resume:
-            # As its first batch has decided.
-            known = self._state.config
-            self.config = replace(self.config, ppo=known.ppo, measured=known.measured)
-        else:
-            new_dir = new_run_dir(self._agent.name, clock=self._clock)
-            self.config = replace(self.config, run_dir=str(new_dir))
+        state = self._state
+        resume = state.checkpoint is not None or self.config.resume
+        # A resumed run has the settings that its first batch has decided.
+        config = state.config if resume else self.config
+        run_dir = self.config.run_dir
+        if not resume:
+            run_dir = str(new_run_dir(self._agent.name, clock=self._clock))
         self.config = replace(
-            self.config,
+            config,
             resume=resume,
-            mode=self._state.mode,
-            system_prompt=self._state.system_prompt,
+            run_dir=run_dir,
+            mode=state.mode,
+            system_prompt=state.system_prompt,
         )
-        self._take_in(restarted(self._state, new_run=not resume))
+        self._take_in(restarted(state, new_run=not resume))
         self._following = self._follow_trainer()
 
     async def _forget_run(self) -> None:

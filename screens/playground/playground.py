@@ -277,15 +277,8 @@ class PlaygroundScreen(Fitted[None]):
         Binding(
             "q",
             "app.leave_run",
-            "Quit",
-            tooltip="Write a checkpoint and leave.",
-            id="quit",
-        ),
-        Binding(
-            "q",
-            "app.go_home",
-            "Back",
-            tooltip="Write a checkpoint and go back to where the run was begun.",
+            "Leave",
+            tooltip="Write a checkpoint and leave the run.",
             id="quit",
         ),
     ]

@@ -134,19 +134,13 @@ class PromptEditor(ModalScreen[str | None]):
     def _version(self, number: int | None) -> PromptVersion | None:
         return next((known for known in self._state.prompts if known.version == number), None)
 
-    def action_mark(self) -> None:
-        versions = self.query_one(VersionList)
-        chosen = versions.chosen
-        versions.marked = None if chosen == versions.marked else chosen
-        versions.show(self._state)
-
     def action_compare(self) -> None:
-        """Play the marked or active version and the chosen one on the same seeds."""
-        state, versions = self._state, self.query_one(VersionList)
-        a = self._version(state.prompt_version if versions.marked is None else versions.marked)
-        b = self._version(versions.chosen)
+        """Play the active version and the chosen one on the same seeds."""
+        state = self._state
+        a = self._version(state.prompt_version)
+        b = self._version(self.query_one(VersionList).chosen)
         if a is None or b is None or a is b or not state.live:
-            self._notice("Mark one version with space and choose another to compare them.")
+            self._notice("Choose another version to compare it with the active one.")
             return
         numbers = (a.version, b.version)
         command = ComparePrompts(system_prompts=(a.text, b.text), versions=numbers)

@@ -13,27 +13,18 @@ from llamagym_tui.state.run import RunState
 class VersionList(OptionList):
     HELP = (
         "Versions of the prompt, the newest first, each with its mean return ± half the 95 % confidence interval. "
-        "In training the policy changes too: to compare two versions, mark one with space and press c on the other; "
-        "both are played on the same seeds. enter copies a version into the draft."
+        "In training the policy changes too: c plays the chosen version and the active one on the same seeds. "
+        "enter copies a version into the draft."
     )
     BINDINGS = [
-        Binding(
-            "space",
-            "screen.mark",
-            "Mark",
-            tooltip="Compare with this one instead of the active one.",
-            id="prompt.mark",
-        ),
         Binding(
             "c",
             "screen.compare",
             "Compare",
-            tooltip="Compare with the marked or active one on the same seeds.",
+            tooltip="Compare with the active version on the same seeds.",
             id="prompt.compare",
         ),
     ]
-    marked: int | None = None
-    """The version that another one is compared with, if not with the active one."""
     DEFAULT_CSS = "VersionList { height: auto; max-height: 40%; border: none; padding: 0; background: $surface; }"
 
     @property
@@ -44,7 +35,6 @@ class VersionList(OptionList):
     def show(self, state: RunState) -> None:
         # Without a run the trainer has confirmed none yet.
         active = None if state.run is None else state.prompt_version
-        marks = {active: "active", self.marked: "marked"}
         shown = state.prompts[::-1]
         names = [str(known.version) for known in shown]
         is_same = names == [option.id for option in self.options]
@@ -52,7 +42,9 @@ class VersionList(OptionList):
             self.set_options([Option("", id=name) for name in names])
             self.highlighted = 0 if names else None
         for known in shown:
-            line = version_line(known, state.prompts[0].text, marks.get(known.version, ""))
+            line = version_line(
+                known, state.prompts[0].text, "active" if known.version == active else ""
+            )
             self.replace_option_prompt(str(known.version), line)
 
 

@@ -189,7 +189,7 @@ async def test_where_room_is_short_help_and_quit_stay_in_the_key_bar(make_app: M
     app = make_app()
     async with rolling_out(app, (60, 20)) as pilot:
         bar = app.screen.query_one(KeyBar).render().plain
-        assert bar.endswith("…  ? All keys  q Quit")
+        assert bar.endswith("…  ? All keys  q Leave")
         assert len(bar) <= 58
         await pilot.click(KeyBar, offset=(1 + bar.index("…"), 0))
         await reaches(pilot, CommandPalette)
