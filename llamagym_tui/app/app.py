@@ -26,7 +26,7 @@ from llamagym_tui.app.actions import Actions
 from llamagym_tui.app.leaving import run_to_end
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError, UsageError
-from llamagym_tui.protocol.commands import SetPace, SetSystemPrompt
+from llamagym_tui.protocol.commands import SetSystemPrompt
 from llamagym_tui.protocol.events import RunStarted
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
@@ -35,7 +35,6 @@ from llamagym_tui.screens.widgets.look import self_contained
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.reduce import reduce, trainer_lost
 from llamagym_tui.state.run import RunState, initial_state, requested, restarted
-from llamagym_tui.state.watching import TURN_S
 
 if TYPE_CHECKING:
     from llamagym_tui.app.trainer_client import TrainerClient
@@ -104,7 +103,6 @@ class LlamaGymApp(Actions):
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         next_seed: Callable[[], int] | None = None,
         replay: Path | None = None,
-        tour: bool = False,
     ) -> None:
         """An app that has started nothing yet.
 
@@ -114,7 +112,6 @@ class LlamaGymApp(Actions):
             clock: time of day in UTC, for demonstrations and run folders.
             next_seed: seeds of a person's episodes; None: at random.
             replay: folder of a recorded run to play, in place of `config`.
-            tour: greet a newcomer.
         """
         # Textual loads no style sheet for a default screen.
         super().__init__(
@@ -129,7 +126,6 @@ class LlamaGymApp(Actions):
         self._next_seed = next_seed or (lambda: random.SystemRandom().randrange(2**31))
         self._paint_timer: Timer | None = None
         self._replay = replay
-        self._tour = tour
         self._has_home = config is None and replay is None
         self._following: Worker[None] | None = None
         """Reads the trainer's events."""
@@ -163,8 +159,6 @@ class LlamaGymApp(Actions):
             self.require_model(self.config, partial(self._begin, self.config), self.exit)
         if self.lesson is not None:
             self.action_lesson()
-        if self.config is not None:
-            self._greet()
 
     def open_run(self, config: RunConfig) -> None:
         self.require_model(config, partial(self._open_run, config), lambda: None)
@@ -174,12 +168,7 @@ class LlamaGymApp(Actions):
         self.config = config
         self.run_state = initial_state(config)
         self.push_screen(self._make_playground(config))
-        self.call_after_refresh(self._greet)
         self.call_after_refresh(self._begin, config)
-
-    def _greet(self) -> None:
-        if self._tour and self.lesson is None:
-            self.greet_newcomer()
 
     def _make_playground(self, config: RunConfig) -> PlaygroundScreen:
         return PlaygroundScreen(initial_state(config))
@@ -202,12 +191,8 @@ class LlamaGymApp(Actions):
             count = 0
             async with aclosing(self._client.events()) as events:
                 async for event in events:
-                    if isinstance(event, RunStarted):
-                        if self._recalling is not None:
-                            await self._recalling.wait()
-                        if self.is_newcomer:
-                            self.is_newcomer = False
-                            self.post_message(CommandAsked(SetPace(turn_s=TURN_S[2])))
+                    if isinstance(event, RunStarted) and self._recalling is not None:
+                        await self._recalling.wait()
                     self._take_in(reduce(self._state, event))
                     self._collect(event)
                     count += 1
@@ -368,13 +353,13 @@ class SeatApp(LlamaGymApp):
 
 def open_playground(config: RunConfig, lesson: str | None = None) -> int:
     """Open the playground of a run, with the text of a lesson. Returns the exit code, 0 unless the run failed."""
-    app = LlamaGymApp(config, tour=True)
+    app = LlamaGymApp(config)
     app.lesson = lesson
     return run_app(app)
 
 
 def open_home() -> int:
-    return run_app(LlamaGymApp(tour=True))
+    return run_app(LlamaGymApp())
 
 
 def open_replay(run_dir: Path) -> int:

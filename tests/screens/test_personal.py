@@ -198,14 +198,3 @@ async def test_where_room_is_short_help_and_quit_stay_in_the_key_bar(make_app: M
         await sees(pilot, "^r Roll back")
         await pilot.click(KeyBar, offset=(3, 0))
         await sees(pilot, "Paused.")
-
-
-async def test_the_first_start_ever_names_the_keys_to_begin_with():
-    for greeted in (True, False):
-        app = LlamaGymApp(
-            fakes.config(Path("/runs/demo")), client_factory=fakes.FakeClient, tour=True
-        )
-        async with app.run_test(size=SMALL) as pilot:
-            await sees(pilot, "rolling out · episode")
-            assert bool(notices(app)) == greeted
-            assert not greeted or "space pauses" in notices(app)[0]
