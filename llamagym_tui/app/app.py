@@ -107,10 +107,10 @@ class LlamaGymApp(Actions):
         """An app that has started nothing yet.
 
         Args:
-            config: of the run. None: home.
-            client_factory: makes the trainer client; None: a process.
+            config: of the run; without one the app begins at home.
+            client_factory: makes the trainer client; by default that of a process.
             clock: time of day in UTC, for demonstrations and run folders.
-            next_seed: seeds of a person's episodes; None: at random.
+            next_seed: seeds of a person's episodes; random by default.
             replay: folder of a recorded run to play, in place of `config`.
         """
         # Textual loads no style sheet for a default screen.

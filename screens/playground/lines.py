@@ -87,7 +87,7 @@ def sentences(state: RunState, key: KeyOf) -> list[Sentence]:
 
 
 def _pending(state: RunState) -> Iterator[str]:
-    """What was requested and is not confirmed yet."""
+    """Requests that the trainer has not confirmed."""
     pending = state.pending
     asked = [f"{name} {value}" for name, value in pending.settings.items()]
     if state.mode_requested not in (None, state.mode):
@@ -107,7 +107,7 @@ def _pending(state: RunState) -> Iterator[str]:
 
 
 def progress_line(state: RunState, width: int) -> Content:
-    """What the run is doing, how far that is, how long it takes, and what is watched."""
+    """The work under way, its progress and time left, and the watched environment."""
     if not state.live:
         return Content()
     progress = state.progress
@@ -149,7 +149,7 @@ def watching_text(state: RunState) -> str:
 
 
 def first_sight(state: RunState, width: int = 0) -> Content:
-    """How the agent plays, in one sentence; empty while that is unknown."""
+    """The agent's play in one sentence; empty while it is unknown."""
     layout, mapped = state.map_layout, state.mapped
     played = ""
     if layout is not None and mapped is not None:
@@ -171,7 +171,7 @@ def age(updates: int) -> str:
 
 
 def edit_line(state: RunState, width: int = 0) -> Content:
-    """What the last prompt edit did to the play and to the returns; empty if nothing is known."""
+    """The effect of the last prompt edit on play and returns; empty while it is unknown."""
     if state.edit is None:
         return Content()
     parts = [*_play_changes(state), *_return_change(state)]
@@ -241,7 +241,7 @@ def _figures(state: RunState) -> Iterator[tuple[str, str]]:
 
 
 def why_no_figures(state: RunState) -> str:
-    """What stands in place of an update's figures."""
+    """A sentence in place of an update's figures."""
     if state.updates:
         return f"the figures of update {state.updates:,} are not kept"
     if not state.live or state.mode == "inference":
