@@ -29,8 +29,7 @@ import typer
 from benchmarks import own_environment
 from benchmarks.llamagym_environment import answer_of, llamagym_process, prompts, template_today
 from benchmarks.timing import machine, summary
-from benchmarks.world_rows import ROWS
-from benchmarks.worlds import SEED, Records, Way, train_to
+from benchmarks.worlds import ROWS, SEED, Records, Way, train_to
 from llamagym_tui import model_registry
 from llamagym_tui.agents.frozen_lake import MAPS
 from llamagym_tui.engine.model.sources import model_folder
@@ -38,8 +37,6 @@ from llamagym_tui.setup import catalog
 
 BUNDLED = Path(__file__).parents[1] / "llamagym_tui/bundled_model"
 WORLDS = ("blackjack", "frozen_lake")
-EVALUATED = {"blackjack": str(Path(__file__).with_name("steady_blackjack.py"))}
-"""The agent that a world is evaluated with. (the world's own)"""
 MAX_TURNS = 20
 """Of a training episode of GRPO and LLMPPO, whose conversations are whole; longer ones would take most of its time."""
 SLICE_S = 5.0
@@ -172,7 +169,7 @@ def evaluated(subject: Subject, world: str, trained: Path, *, is_ours: bool) -> 
     # The peers' own temperature; a run of ours keeps the one that it trained with.
     whole = () if is_ours else ("--history", "all", "--set", "generation.temperature=1")
     words = ("--model", trained, "--episodes", episodes, "--seed", SEED, "--threads", 1, *whole)
-    agent = EVALUATED.get(world, world)
+    agent = ROWS[world].evaluated or world
     found = {name: summary("eval", agent, *words, *way) for name, way in subject.ways.items()}
     returns = {name: each["mean_return"] for name, each in found.items()}
     sampled = found["sampled"]

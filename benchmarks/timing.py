@@ -64,20 +64,14 @@ def alternate(
 
 def summary(*command: object) -> dict[str, Any]:
     """The JSON line with which a command of `llamagym-tui` ends; the words come without ``--json``."""
-    return json.loads(printed(*command, "--json").strip().splitlines()[-1])
+    words = [sys.executable, "-m", "llamagym_tui", *map(str, command), "--json"]
+    ended = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(ended.stdout.strip().splitlines()[-1])
 
 
-def printed(*command: object) -> str:
-    """The output of a command of `llamagym-tui`."""
-    words = [sys.executable, "-m", "llamagym_tui", *map(str, command)]
-    return subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout
-
-
-def evaluated(
-    agent: str, model: Path, episodes: int, threads: int, seed: int
-) -> dict[str, dict[str, Any]]:
-    """Summaries of greedy and of sampled play."""
-    words = ("--model", model, "--episodes", episodes, "--seed", seed, "--threads", threads)
+def evaluated(agent: str, model: Path, episodes: int, seed: int) -> dict[str, dict[str, Any]]:
+    """Summaries of greedy and of sampled play, on one thread."""
+    words = ("--model", model, "--episodes", episodes, "--seed", seed, "--threads", 1)
     return {way: summary("eval", agent, *words, f"--{way}") for way in ("greedy", "sampled")}
 
 
@@ -96,15 +90,5 @@ def children_s() -> float:
 
 def machine() -> str:
     """Processor, cores, system and versions, in one line."""
-    try:
-        lines = subprocess.run(
-            ["lscpu"], stdout=subprocess.PIPE, text=True, check=True
-        ).stdout.splitlines()
-        facts = dict(line.split(":", 1) for line in lines if ":" in line)
-        name = facts["Model name"].strip()
-        cores = facts["CPU(s)"].strip()
-    except (OSError, subprocess.CalledProcessError, KeyError):
-        name = platform.processor() or platform.machine()
-        cores = str(os.cpu_count())
     versions = f"Python {platform.python_version()}, torch {metadata.version('torch')}"
-    return f"{name}, {cores} cores, {platform.system()}, {versions}"
+    return f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, {platform.system()}, {versions}"

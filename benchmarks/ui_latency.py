@@ -24,10 +24,10 @@ import subprocess
 import sys
 import tempfile
 import termios
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Self
 
 import msgspec
@@ -36,11 +36,14 @@ import typer
 
 from benchmarks.timing import alternate, ratios, spread
 from llamagym_tui.protocol import events, wire
-from llamagym_tui.protocol.commands import Pause, Resume, Stop
 
 COLUMNS = 120
 ROWS = 34
 PATIENCE_S = 30.0
+ROUNDS = 10
+"""How often all keys are pressed."""
+QUIET_S = 10.0
+"""Seconds in which processor time is measured."""
 START_S = 300.0
 """Seconds until the first turns are painted, at most."""
 TURNS = 2_000
@@ -143,48 +146,27 @@ def figures(rng: random.Random) -> events.UpdateStats:
 
 
 def trainer() -> None:
-    """Send `TURNS` turns at once, then `EVENTS_PER_S`; nothing while paused."""
+    """Send `TURNS` turns at once, then `EVENTS_PER_S` until the app ends."""
     out = sys.stdout.buffer
-    lock = threading.Lock()
-    paused = threading.Event()
-    ended = threading.Event()
 
     def send(event: events.AnyEvent) -> None:
-        with lock:
-            out.write(wire.framed(wire.encoded(event)))
-            out.flush()
-
-    def listen() -> None:
-        while (payload := wire.read_frame(sys.stdin.buffer)) is not None:
-            match wire.decode_command(payload):
-                case Pause():
-                    paused.set()
-                    send(events.PhaseChanged(phase="paused"))
-                case Resume():
-                    send(events.PhaseChanged(phase="rolling_out"))
-                    paused.clear()
-                case Stop():
-                    break
-        ended.set()
+        out.write(wire.framed(wire.encoded(event)))
+        out.flush()
 
     send(events.Hello(protocol=events.PROTOCOL_VERSION, pid=os.getpid()))
     wire.read_frame(sys.stdin.buffer)  # StartRun
     send(RUN)
     send(events.PhaseChanged(phase="rolling_out"))
-    threading.Thread(target=listen, daemon=True).start()
     stream = mix(1)
     turns = 0
     while turns < TURNS:
         event = next(stream)
         turns += isinstance(event, events.TurnFinished)
         send(event)
-    due = time.monotonic()
-    while not ended.is_set():
-        due = max(due + 1 / EVENTS_PER_S, time.monotonic() - 0.1)
-        time.sleep(max(0.0, due - time.monotonic()))
-        if not paused.is_set():
+    with suppress(BrokenPipeError):
+        while True:
+            time.sleep(1 / EVENTS_PER_S)
             send(next(stream))
-    send(events.RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0))
 
 
 # The app's part
@@ -334,21 +316,15 @@ def share(terminal: Terminal, seconds: float) -> float:
     return 100 * used_s / (time.monotonic() - began_s)
 
 
-def p95(values: list[float]) -> float:
-    """The value that 95 of 100 do not exceed."""
-    return sorted(values)[-(-95 * len(values) // 100) - 1]
-
-
 def line_of(name: str, seconds: list[float]) -> str:
-    """Median, p95 and most of some times."""
-    return (
-        f"{name:<12} {len(seconds):>4} times   p50 {1000 * statistics.median(seconds):6.1f} ms   "
-        f"p95 {1000 * p95(seconds):6.1f} ms   max {1000 * max(seconds):6.1f} ms"
-    )
+    """Median and p95 of some times."""
+    p95 = statistics.quantiles(seconds, n=20)[-1]
+    median = statistics.median(seconds)
+    return f"{name:<12} {len(seconds):>4} times   p50 {1000 * median:6.1f} ms   p95 {1000 * p95:6.1f} ms"
 
 
-def measure(rounds: int, seconds: float) -> None:
-    """Start the app, wait for its turns, press keys, then none, then pause it."""
+def measure() -> None:
+    """Start the app, wait for its turns, press keys, then none."""
     with tempfile.TemporaryDirectory() as folder:
         env = {**os.environ, "LLAMAGYM_TUI_DATA": folder, "LLAMAGYM_TUI_CONFIG": folder}
         command = [sys.executable, "-m", "benchmarks.ui_latency", "--role", "app", f"{folder}/run"]
@@ -356,16 +332,13 @@ def measure(rounds: int, seconds: float) -> None:
             terminal.wait(lambda _: terminal.high >= TURNS, START_S)
             terminal.watch(3.0)
             times: Times = defaultdict(list)
-            for _ in range(rounds):
+            for _ in range(ROUNDS):
                 scroll(terminal, times)
                 open_metrics(terminal, times)
-            busy = share(terminal, seconds)
-            terminal.press(b" ", lambda painted: b"paused" in painted)
-            terminal.watch(2.0)
-            idle = share(terminal, seconds)
+            busy = share(terminal, QUIET_S)
     for name, pressed in times.items():
         print(line_of(name, pressed))
-    print(f"processor    busy {busy:.1f} %   idle {idle:.1f} %")
+    print(f"processor    {busy:.1f} %")
 
 
 def first_frames(runs: int) -> None:
@@ -393,8 +366,6 @@ def frame_s(arguments: list[str], needle: bytes, env: Mapping[str, str]) -> floa
 
 def main(
     run_dir: Annotated[str, typer.Argument(hidden=True)] = "",
-    rounds: Annotated[int, typer.Option(help="How often all keys are pressed.")] = 10,
-    seconds: Annotated[float, typer.Option(help="Of each measurement of processor time.")] = 10.0,
     first_frame: Annotated[
         int, typer.Option(help="Starts that are timed instead, after one that does not count.")
     ] = 0,
@@ -407,7 +378,7 @@ def main(
     elif first_frame:
         first_frames(first_frame)
     else:
-        measure(rounds, seconds)
+        measure()
 
 
 if __name__ == "__main__":

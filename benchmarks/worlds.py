@@ -2,9 +2,11 @@
 
     python -m benchmarks.worlds
     python -m benchmarks.worlds --worlds taxi --worlds tank --seeds 1 --minutes 2
+    python -m benchmarks.worlds --worlds kitchen --set ppo.learner=grpo --folder runs/grpo
 
 Runs the command line as a user would, on one core: each run to each mark of minutes, then an evaluation of greedy and
-of sampled play, then on to the next mark. Results are added to `results.jsonl` in the folder, next to the runs: the
+of sampled play, then on to the next mark. Blackjack is evaluated without the luck of its cards (`steady_blackjack`).
+Results are added to `results.jsonl` in the folder, next to the runs: the
 same command goes on from there. Ends with the table.
 """
 
@@ -24,7 +26,6 @@ import typer
 
 from benchmarks.timing import children_s, evaluated, machine, summary, updates_of
 from benchmarks.world_baselines import by_playing
-from benchmarks.world_rows import ROWS, Row
 from llamagym_tui.game.environment import agent_env
 from llamagym_tui.setup import catalog
 
@@ -37,8 +38,44 @@ SHORTEST_S = 5.0
 REFERENCE_EPISODES = 200
 """Of random play and the expert, where an agent states no returns."""
 NONE = "—"
+HERE = Path(__file__).parent
 Record = dict[str, Any]
 """A line of the results: a run at a mark, or what is known of a world without one."""
+
+
+class Row(NamedTuple):
+    """A world of the table."""
+
+    agent: str
+    """As of `train`."""
+    episodes: int
+    """Episodes of each evaluation."""
+    env: Mapping[str, Any] = {}
+    """Keyword arguments of the environment."""
+    evaluated: str = ""
+    """Agent of evaluations, if it is another one."""
+
+
+ROWS: Mapping[str, Row] = {
+    "blackjack": Row("blackjack", 500, evaluated=str(HERE / "steady_blackjack.py")),
+    "frozen_lake": Row("frozen_lake", 1000),
+    "frozen_lake_8x8": Row("frozen_lake_8x8", 1000),
+    "frozen_lake_maps": Row("frozen_lake_maps", 1000),
+    "frozen_lake_slippery": Row("frozen_lake_slippery", 2000),
+    "cliff_walking": Row("cliff_walking", 200),
+    "cart_pole": Row("cart_pole", 100),
+    "acrobot": Row("acrobot", 100),
+    "taxi": Row("taxi", 300),
+    "mountain_car": Row("mountain_car", 100),
+    "babyai": Row("BabyAI-GoToRedBallGrey-v0", 500),
+    "textworld": Row("textworld", 50),
+    "coin_collector": Row("tw-coin_collector", 50, env={"level": 5}),
+    "kitchen": Row("kitchen", 1000),
+    "tank": Row(str(HERE / "strangers" / "tank.py"), 300),
+    "post": Row(str(HERE / "strangers" / "post.py"), 300),
+    "stall": Row(str(HERE / "strangers" / "stall.py"), 300),
+}
+"""By their names, the worlds of strangers last."""
 
 
 class Records:
@@ -76,7 +113,6 @@ class Way(NamedTuple):
     """As of `train`."""
     settings: Sequence[str] = ()
     """NAME=VALUE of `train --set`."""
-    threads: int = 1
 
 
 def main(
@@ -144,7 +180,7 @@ def train_row(records: Records, name: str, seed: int, marks: Sequence[float], wa
         if mark <= last.get("minutes", 0):
             continue
         trained = train_to(row, seed, run_dir, mark, way, last)
-        played = evaluated(row.agent, run_dir, row.episodes, way.threads, SEED)
+        played = evaluated(row.evaluated or row.agent, run_dir, row.episodes, SEED)
         returns = {who: figures["mean_return"] for who, figures in played.items()}
         batches = learnt([update["stats"] for update in updates_of(run_dir)])
         last = {**where, "minutes": mark, **common, **returns, **trained, **batches}
@@ -170,7 +206,7 @@ def train_to(
         left_s = minutes * 60 - trained_s
         if found and left_s <= SHORTEST_S:
             break
-        place = ["--run-dir", run_dir, "--threads", way.threads]
+        place = ["--run-dir", run_dir, "--threads", 1]
         if (run_dir / "config.json").is_file():
             place.append("--resume")
         else:

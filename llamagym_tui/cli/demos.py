@@ -1,13 +1,16 @@
 """``llamagym-tui demos``: generates, checks and lists files of demonstrations."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from llamagym_tui.demos import files as demo_files
+from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.demos.expert_play import FIRST_SEED, expert_episodes
-from llamagym_tui.errors import UsageError
+from llamagym_tui.errors import DemoFileError, UsageError
 from llamagym_tui.game.environment import opponent_of
 from llamagym_tui.protocol.literal import echo
 from llamagym_tui.returns import counted
@@ -18,8 +21,6 @@ from llamagym_tui.setup.run_config import env_kwargs
 demos_app = typer.Typer(
     no_args_is_help=True, help="Generate, check and list demonstrations (SFT data)."
 )
-MOST_NAMED_LINES = 5
-"""Most unreadable lines of a file whose numbers are listed."""
 
 
 @demos_app.command("generate")
@@ -41,8 +42,6 @@ def generate(
     ] = None,
 ) -> None:
     """Let an agent's scripted expert play, and write its episodes."""
-    from llamagym_tui.demos import files as demo_files
-
     name = catalog.agent_name(agent)
     path = output or demo_files.demos_dir() / f"{name}-expert.jsonl"
     player = catalog.player(catalog.find_agent(agent, env_kwargs(env)))
@@ -53,8 +52,7 @@ def generate(
         )
     found = list(expert_episodes(player, name, episodes=episodes, seed=seed, clock=utc_now))
     demo_files.write(path, found)
-    mean = sum(demo.episode_return for demo in found) / len(found)
-    echo(f"{path}: {counted(len(found), 'episode')}, mean return {mean:.3f}")
+    echo(_summary(path, found))
 
 
 @demos_app.command("check")
@@ -65,8 +63,6 @@ def check(
     ] = None,
 ) -> None:
     """Find what is wrong with files, line by line; exit code 1 if anything is."""
-    from llamagym_tui.demos import files as demo_files
-
     reader = catalog.player(catalog.find_agent(agent)) if agent else None
     count = 0
     for path in files:
@@ -89,28 +85,24 @@ def list_files(
     ] = None,
 ) -> None:
     """List files of demonstrations with their episodes and mean return."""
-    from llamagym_tui.demos import files as demo_files
-
     if place is not None and not place.exists():
         raise UsageError(f"There is no {place}; give a folder, or a file, of demonstrations.")
     place = place or demo_files.demos_dir()
-    found = demo_files.summaries(place)
-    for file in found:
-        if file.fault:
-            echo(file.fault)
-            continue
-        line = (
-            f"{file.path}: {counted(file.episodes, 'episode')}, mean return {file.mean_return:,.3f}"
-        )
-        if count := len(file.unreadable):
-            line += f", {counted(count, 'unreadable line')}: "
-            line += ", ".join(str(number) for number in file.unreadable[:MOST_NAMED_LINES])
-            if count > MOST_NAMED_LINES:
-                line += ", …"
-        echo(line)
-    if not found:
+    paths = [place] if place.is_file() else sorted(place.glob("*.jsonl"))
+    for path in paths:
+        try:
+            echo(_summary(path, demo_files.read(path)))
+        except DemoFileError as error:
+            echo(str(error))
+    if not paths:
         echo(
             f"There are no demonstrations in {place}; press h in the playground to play some, or run "
             "llamagym-tui demos generate AGENT.",
             to=sys.stderr,
         )
+
+
+def _summary(path: Path, found: Sequence[Demonstration]) -> str:
+    """A file of demonstrations in one line."""
+    mean = sum(demo.episode_return for demo in found) / max(len(found), 1)
+    return f"{path}: {counted(len(found), 'episode')}, mean return {mean:,.3f}"

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from importlib import metadata, util
 from pathlib import Path
 
-from rich.console import Console
-
 import llamagym_tui
 from llamagym_tui import user_files
 from llamagym_tui.protocol.literal import echo
@@ -29,8 +27,14 @@ def report() -> int:
     versions = {dist.name.lower(): dist.version for dist in metadata.distributions() if dist.name}
     for name in LIBRARIES:
         found[name] = versions.get(name, "PROBLEM: not installed")
-    found |= _trial()
-    found["terminal"] = _terminal()
+    try:
+        found |= _trial()
+    except Exception as error:
+        found["a run"] = f"PROBLEM: {type(error).__name__}: {error}"
+    found["terminal"] = "none; only the playground needs one"
+    if sys.stdout.isatty():
+        columns, rows = shutil.get_terminal_size()
+        found["terminal"] = f"{columns}x{rows}, {os.environ.get('TERM')}, {sys.stdout.encoding}"
     found["data"] = _place(user_files.data_dir)
     found["cache"] = _place(user_files.cache_dir)
     found["config"] = _place(user_files.config_dir)
@@ -46,17 +50,13 @@ def report() -> int:
 
 def _trial() -> dict[str, str]:
     """The device, memory and threads that a run with the bundled model finds."""
-    try:
-        from llamagym_tui.config import RunConfig
-        from llamagym_tui.engine.memory import as_gib, free_memory
-        from llamagym_tui.trainer.builders import Builders
+    from llamagym_tui.config import RunConfig
+    from llamagym_tui.engine.memory import as_gib, free_memory
+    from llamagym_tui.trainer.builders import Builders
 
-        parts = Builders(RunConfig(agent="blackjack", run_dir=""))
-        agent = parts.agent()
-        loaded = parts.model()
-        threads = parts.threads(parts.policy(agent, loaded), loaded)
-    except Exception as error:
-        return {"a run": f"PROBLEM: {type(error).__name__}: {error}"}
+    parts = Builders(RunConfig(agent="blackjack", run_dir=""))
+    loaded = parts.model()
+    threads = parts.threads(parts.policy(parts.agent(), loaded), loaded)
     return {
         "device": loaded.device,
         "memory": f"{as_gib(free_memory(loaded.device))} free",
@@ -64,17 +64,8 @@ def _trial() -> dict[str, str]:
     }
 
 
-def _terminal() -> str:
-    """The size of the terminal, its colours and its encoding."""
-    if not sys.stdout.isatty():
-        return "none; only the playground needs one"
-    columns, rows = shutil.get_terminal_size()
-    colours = Console().color_system or "none"
-    return f"{columns}x{rows}, colours: {colours}, {sys.stdout.encoding}"
-
-
 def _place(find: Callable[[], Path]) -> str:
-    """A folder of the user's, and how much room there is; it need not be there yet."""
+    """A folder of the user's, which need not be there yet, and how much room there is."""
     try:
         folder = find()
     except user_files.HomelessError as error:

@@ -1,18 +1,16 @@
 """`export`: writes the model of a run, without its value head, as a plain folder of transformers with a model card."""
 
-import json
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from llamagym_tui import load_model_and_tokenizer
 from llamagym_tui.cli import gguf_converter
 from llamagym_tui.cli.report import Story, story_of, summary
-from llamagym_tui.config import Dtype, GenerationConfig
+from llamagym_tui.config import Dtype
 from llamagym_tui.engine.model.read_back import ADAPTER, Sample, read_back
 from llamagym_tui.engine.policy.policy import generation_config_of, generation_ends
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
@@ -102,41 +100,12 @@ def export(
     places = [str(out)]
     if gguf:
         places.append(str(out / f"{out.name}.gguf"))
-        _convert(str(converter), out, places[-1], _defaults(chat, sampling))
+        _convert(str(converter), out, places[-1])
     return f"The model of {run_dir.name} is in {' and '.join(places)}"
 
 
-def _defaults(chat: ChatTokenizer, sampling: GenerationConfig) -> dict[str, bool | int | float]:
-    """The GGUF metadata of sampling, of a prompt's beginning and of the ends of replies.
-
-    It has room for three ends; the template's own, the tokenizer's and the model's come first.
-    """
-    tokenizer = chat.tokenizer
-    end = tokenizer.eos_token_id
-    if end is None:
-        end = chat.end_ids[0]
-    values: dict[str, bool | int | float] = {
-        "general.sampling.temp": sampling.temperature,
-        "general.sampling.top_k": 0,
-        "general.sampling.top_p": 1.0,
-        "general.sampling.min_p": 0.0,
-        "general.sampling.penalty_repeat": 1.0,
-        "tokenizer.ggml.eos_token_id": end,
-        "tokenizer.ggml.add_eos_token": False,
-    }
-    others = [each for each in chat.end_ids if each != end]
-    for name, other in zip(("eot", "eom"), others, strict=False):
-        values[f"tokenizer.ggml.{name}_token_id"] = other
-    opening = chat.opening("", "a")
-    if [*opening.prefix, *opening.rest][0] != tokenizer.bos_token_id:
-        values["tokenizer.ggml.add_bos_token"] = False
-    return values
-
-
-def _convert(
-    converter: str, model: Path, file: str, values: Mapping[str, bool | int | float]
-) -> None:
-    """Write a folder's model as a GGUF file, its weights in 16 bits, with some values."""
+def _convert(converter: str, model: Path, file: str) -> None:
+    """Write a folder's model as a GGUF file, its weights in 16 bits."""
     with TemporaryDirectory(prefix="llamagym-gguf-") as beside:
         for each in model.iterdir():
             if each.name == TEMPLATE:
@@ -145,8 +114,7 @@ def _convert(
                 Path(beside, each.name).write_text(text, encoding="utf-8")
             else:
                 Path(beside, each.name).symlink_to(each.absolute())
-        runner = str(Path(gguf_converter.__file__))
-        words = [sys.executable, runner, json.dumps(values), converter, beside]
+        words = [sys.executable, gguf_converter.__file__, converter, beside]
         words += ["--outfile", file, "--outtype", "f16"]
         ended = subprocess.run(words, capture_output=True, text=True, errors="replace")
     if ended.returncode:
@@ -164,8 +132,8 @@ def card(story: Story, *, by_score: bool = False, is_adapter: bool = False) -> s
     """The model card of a run.
 
     Args:
-        by_score: whether replies were chosen by their scores, and not sampled.
-        is_adapter: whether the base model is elsewhere.
+        by_score: replies were chosen by their scores, and not sampled.
+        is_adapter: the base model is elsewhere.
     """
     state = story.state
     head = "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---"

@@ -1,19 +1,21 @@
-"""The commands. Options of settings are made in `llamagym_tui.cli.options`, and become a run's in `llamagym_tui.setup`.
+"""The commands. Options of settings are made in `llamagym_tui.cli.command_line`, and become a run's in
+`llamagym_tui.setup`.
 
 Nothing heavy is imported before a command runs.
 """
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal
 
 import typer
 
 from llamagym_tui import __version__, model_registry, run_store
-from llamagym_tui.cli import options
+from llamagym_tui.cli import command_line
+from llamagym_tui.cli.command_line import EVALUATION, MODEL, RUN, Given, with_settings
 from llamagym_tui.cli.demos import demos_app
-from llamagym_tui.cli.group import AgentOrCommand, PlayCommand
-from llamagym_tui.cli.options import EVALUATION, MODEL, RUN, Given, with_settings
+from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import UsageError, require_library
 from llamagym_tui.game.environment import OPPONENT, SELF, outside_opponents
 from llamagym_tui.protocol.literal import echo
@@ -22,7 +24,7 @@ from llamagym_tui.setup.play_config import typed_evaluation
 from llamagym_tui.user_files import browser_session, runs_dir
 
 app = typer.Typer(
-    cls=AgentOrCommand,
+    cls=command_line.AgentOrCommand,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
     subcommand_metavar="AGENT | COMMAND [OPTIONS]",
@@ -35,7 +37,9 @@ app.add_typer(demos_app, name="demos")
 def home(
     ctx: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
-    debug: options.Debug = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error of any command.")
+    ] = False,
 ) -> None:
     """Watch a language model learn, live, to play a Gymnasium environment.
 
@@ -52,9 +56,9 @@ def home(
         raise typer.Exit(open_home())
 
 
-@app.command(cls=PlayCommand, hidden=True)
+@app.command(cls=command_line.PlayCommand, hidden=True)
 @with_settings(*RUN)
-def play(agent: options.Agent, given: Given, debug: options.Debug = False) -> None:
+def play(agent: command_line.Agent, given: Given) -> None:
     """Open the playground: watch the agent play and learn, and play yourself."""
     config = run_config.run_config(agent, given)
     _require_terminal(agent)
@@ -67,94 +71,78 @@ def play(agent: options.Agent, given: Given, debug: options.Debug = False) -> No
 @with_settings(*RUN, "final_episodes", "sft_warm_start", "sft_data")
 def train(
     given: Given,
-    agent: options.AgentOrNone = None,
-    json_output: options.Json = False,
-    trust_agent: options.TrustAgent = False,
-    debug: options.Debug = False,
+    agent: command_line.AgentOrNone = None,
+    json_output: command_line.Json = False,
+    trust_agent: Annotated[
+        bool,
+        typer.Option(
+            "--trust-agent",
+            help="With --resume or --from: execute the agent file that the run names.",
+        ),
+    ] = False,
 ) -> None:
-    """Train without a screen: a progress bar on stderr, the outcome on stdout."""
-    options.require_used(given, ("dpo",) if given.get("sft_warm_start") else ("sft", "dpo"))
+    """Train without a screen: progress on stderr, the outcome on stdout."""
+    command_line.require_used(given, ("dpo",) if given.get("sft_warm_start") else ("sft", "dpo"))
     given = run_config.with_demonstrations(agent, given)
     config = run_config.run_config(agent, given, trust_agent=trust_agent)
-    from llamagym_tui.cli import headless
+    from llamagym_tui.cli import training
 
     config = run_config.with_run_dir(config)
-    raise typer.Exit(headless.train(config, json_output=json_output, debug=debug))
+    training.train(config, json_output=json_output)
 
 
-@app.command()
-@with_settings(*MODEL, "sft_data", "run_dir")
-def sft(
-    agent: options.Agent,
-    given: Given,
-    episodes: options.BeforeAndAfter = 2000,
-    json_output: options.Json = False,
-    debug: options.Debug = False,
-) -> None:
-    """Train on demonstrations, as a start that PPO goes on from."""
-    _imitate("sft", agent, given, episodes=episodes, json_output=json_output, debug=debug)
+def _warm_start_by(method: Literal["sft", "dpo"]) -> Callable[..., Any]:
+    """The command of a warm start."""
+
+    @with_settings(*MODEL, "sft_data", "run_dir")
+    def command(
+        agent: command_line.Agent,
+        given: Given,
+        episodes: Annotated[
+            int, typer.Option(min=0, help="Greedy episodes before and after; 0 skips them.")
+        ] = 2000,
+        json_output: command_line.Json = False,
+    ) -> None:
+        command_line.require_used(given, ("dpo",) if method == "sft" else ("sft",))
+        given = {**given, "sft_data": run_config.sft_file(agent, given, method)}
+        config = run_config.run_config(agent, given)
+        from llamagym_tui.cli import training
+
+        config = run_config.with_run_dir(config)
+        training.warm_start(config, method=method, episodes=episodes, json_output=json_output)
+
+    return command
 
 
-@app.command()
-@with_settings(*MODEL, "sft_data", "run_dir")
-def dpo(
-    agent: options.Agent,
-    given: Given,
-    episodes: options.BeforeAndAfter = 2000,
-    json_output: options.Json = False,
-    debug: options.Debug = False,
-) -> None:
-    """Learn to prefer a person's replies over the replies of the model that they replaced."""
-    _imitate("dpo", agent, given, episodes=episodes, json_output=json_output, debug=debug)
-
-
-def _imitate(
-    method: Literal["sft", "dpo"],
-    agent: str,
-    given: Given,
-    *,
-    episodes: int,
-    json_output: bool,
-    debug: bool,
-) -> NoReturn:
-    options.require_used(given, ("dpo",) if method == "sft" else ("sft",))
-    given = {**given, "sft_data": run_config.sft_file(agent, given, method)}
-    config = run_config.run_config(agent, given)
-    from llamagym_tui.cli import headless_sft
-
-    config = run_config.with_run_dir(config)
-    raise typer.Exit(
-        headless_sft.warm_start(
-            config, method=method, episodes=episodes, json_output=json_output, debug=debug
-        )
-    )
+app.command("sft", help="Train on demonstrations, as a start that PPO goes on from.")(
+    _warm_start_by("sft")
+)
+app.command(
+    "dpo",
+    help="Learn to prefer a person's replies over the replies of the model that they replaced.",
+)(_warm_start_by("dpo"))
 
 
 @app.command("eval")
 @with_settings(*EVALUATION)
 def evaluate(
-    agent: options.Agent,
+    agent: command_line.Agent,
     given: Given,
     episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 1000,
-    greedy: options.Greedy = True,
-    json_output: options.Json = False,
-    debug: options.Debug = False,
+    greedy: command_line.Greedy = True,
+    json_output: command_line.Json = False,
 ) -> None:
     """Measure a model's mean return, with its 95 % confidence interval (in JSON: its standard error)."""
     config = typed_evaluation(agent, given)
-    from llamagym_tui.cli import headless
+    from llamagym_tui.cli import evaluation
 
-    raise typer.Exit(
-        headless.evaluate(
-            config, episodes=episodes, greedy=greedy, json_output=json_output, debug=debug
-        )
-    )
+    evaluation.evaluate(config, episodes=episodes, greedy=greedy, json_output=json_output)
 
 
 @app.command()
 @with_settings("model", "n_envs", "seed", "device", "threads")
 def match(
-    agent: options.Agent,
+    agent: command_line.Agent,
     given: Given,
     b_model: Annotated[
         str,
@@ -172,48 +160,31 @@ def match(
             help="Play the most likely replies: two models then repeat one or two games.",
         ),
     ] = False,
-    json_output: options.Json = False,
-    debug: options.Debug = False,
+    json_output: command_line.Json = False,
 ) -> None:
     """Let two models play a game for two against each other, with sides swapped."""
-    names = (given.get("model", model_registry.BUNDLED), b_model)
-    is_swapped = model_registry.is_endpoint(names[0])
-    ours, other = reversed(names) if is_swapped else names
-    agent_class = catalog.find_agent(agent)
-    if not agent_class.opponents:
+    if not catalog.find_agent(agent).opponents:
         having = [name for name, each in catalog.built_in().items() if each.opponents]
         raise UsageError(
             f"{catalog.agent_name(agent)} is no game for two; a match is played in {' or '.join(having)}, or in an "
             "agent of yours that names its opponents."
         )
-    if is_swapped and (model_registry.is_endpoint(ours) or ours in agent_class.opponents):
-        raise UsageError(
-            "One of the two has to be a model that is loaded here: name a run, or a model, as --model."
-        )
-    if other == SELF:
+    if model_registry.is_endpoint(given.get("model", "")):
+        raise UsageError("A has to be a model that is loaded here: name the endpoint as --b-model.")
+    if b_model == SELF:
         raise UsageError(
             "A match is against somebody else: name a run, a model or an endpoint as --b-model."
         )
-    config = typed_evaluation(agent, {**given, "model": ours, "env": {OPPONENT: other}})
-    from llamagym_tui.cli import match as matches
+    config = typed_evaluation(agent, {**given, "env": {OPPONENT: b_model}})
+    from llamagym_tui.cli import evaluation
 
-    raise typer.Exit(
-        matches.match(
-            config,
-            names,
-            episodes=episodes,
-            greedy=greedy,
-            is_swapped=is_swapped,
-            json_output=json_output,
-            debug=debug,
-        )
-    )
+    evaluation.match(config, b_model, episodes=episodes, greedy=greedy, json_output=json_output)
 
 
 @app.command()
 @with_settings(*EVALUATION)
 def compare(
-    agent: options.Agent,
+    agent: command_line.Agent,
     given: Given,
     b_model: Annotated[str | None, typer.Option(help="B's model. Not given: A's.")] = None,
     b_prompt_file: Annotated[
@@ -230,13 +201,10 @@ def compare(
         ),
     ] = None,
     episodes: Annotated[int, typer.Option(min=2, help="Most episodes of each.")] = 20_000,
-    greedy: options.Greedy = True,
-    json_output: options.Json = False,
-    debug: options.Debug = False,
+    greedy: command_line.Greedy = True,
+    json_output: command_line.Json = False,
 ) -> None:
     """Compare two models, prompts or temperatures, A and B, on the same episodes."""
-    from llamagym_tui.cli.comparison import compare
-
     of_b: Given = {}
     if b_model is not None:
         of_b["model"] = b_model
@@ -244,41 +212,39 @@ def compare(
         of_b["system_prompt"] = run_config.read_prompt(b_prompt_file).strip()
     if b_temperature is not None:
         of_b["generation.temperature"] = b_temperature
-    code = compare(
-        (typed_evaluation(agent, given), typed_evaluation(agent, given | of_b)),
+    configs = (typed_evaluation(agent, given), typed_evaluation(agent, given | of_b))
+    from llamagym_tui.cli import evaluation
+
+    evaluation.compare(
+        configs,
         greedy=greedy and b_temperature is None,
         half_width=half_width,
         most=episodes,
         json_output=json_output,
-        debug=debug,
     )
-    raise typer.Exit(code)
 
 
 @app.command()
 def lessons(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Name or number. Not given: list them.")
+        str | None, typer.Argument(metavar="NAME", help="Not given: list them.")
     ] = None,
-    debug: options.Debug = False,
 ) -> None:
     """List the lessons, short guided experiments, or open one."""
     from llamagym_tui.setup import lessons as known
 
     found = known.lessons()
     if name is None:
-        for number, (each, lesson) in enumerate(found.items(), 1):
-            echo(f"{number:>2}  {each:<20} {lesson.minutes:g} min  {lesson.title}")
+        for each, lesson in found.items():
+            echo(f"{each:<20} {lesson.minutes:g} min  {lesson.title}")
         echo("Open one with `llamagym-tui lessons NAME`.", to=sys.stderr)
         return
-    by_number = {str(number): each for number, each in enumerate(found, 1)}
-    name = by_number.get(name, name)
     if name not in found:
         raise UsageError(f"There is no lesson {name!r}; there are {', '.join(found)}.")
     from llamagym_tui.screens.playground.playground import with_keys
 
     echo(f"{found[name].title}\n\n{with_keys(found[name].text)}", lines=True)
-    if sys.stdin.isatty() and sys.stdout.isatty():
+    if _is_shown():
         from llamagym_tui.app.app import open_playground
 
         raise typer.Exit(open_playground(known.begun(name), lesson=name))
@@ -301,10 +267,19 @@ def agents() -> None:
 
 @app.command()
 def models() -> None:
-    """List the models known by name, with what of each fits in this machine's memory, and those of your runs."""
-    from llamagym_tui.cli.models import list_models
-
-    list_models()
+    """List the models known by name, with size and licence, and those of your runs."""
+    for entry in model_registry.ENTRIES:
+        here = "here" if model_registry.is_here(entry.name) else "not here"
+        terms = f"{entry.licence}, gated" if entry.gated else entry.licence
+        size = model_registry.size_in_words(entry.parameters)
+        echo(f"{entry.name:<36} {size:>6}  {here:<8}  {terms}")
+    for run in run_store.list_runs():
+        if (run.run_dir / run_store.MODEL_DIR).is_dir():
+            echo(f"{run.run_dir}  {run.config.model} trained on {run.config.agent}")
+    echo(
+        "--model NAME downloads what is not here. Also: any causal language model, by hub id or local path.",
+        to=sys.stderr,
+    )
 
 
 @app.command()
@@ -314,17 +289,15 @@ def runs() -> None:
     for run in found:
         line = f"{run.started_at:%Y-%m-%d %H:%M}  {run.config.agent:<16} {run.standing:<15} {run.run_dir}"
         echo("  ".join(text for text in (line, run.config.origin, run.about) if text))
+    if not found:
+        echo("There is none yet; llamagym-tui blackjack begins the first.", to=sys.stderr)
     left_out = run_store.unlisted(found)
-    none = (
-        "" if found or left_out else "There is none yet; llamagym-tui blackjack begins the first."
-    )
-    live = f"Runs without --run-dir live in {runs_dir()}."
-    echo(" ".join(filter(None, (none, left_out, live))), to=sys.stderr)
+    echo(f"{left_out} Runs without --run-dir live in {runs_dir()}.".lstrip(), to=sys.stderr)
 
 
 @app.command()
 def report(
-    run: options.Run = None,
+    run: command_line.Run = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -342,7 +315,6 @@ def report(
     csv: Annotated[
         bool, typer.Option("--csv", help="Also write the figures of every update, next to it.")
     ] = False,
-    debug: options.Debug = False,
 ) -> None:
     """Write a run as one HTML file to share: curve, prompts, policy maps, episodes, settings."""
     from llamagym_tui.cli.report import write
@@ -365,7 +337,6 @@ def export(
     base: Annotated[
         str | None, typer.Option(help="Base model of the adapter, if it has moved.")
     ] = None,
-    debug: options.Debug = False,
 ) -> None:
     """Write a run's model as a plain folder of transformers, with the run's sampling and a model card."""
     from llamagym_tui.cli.export import export
@@ -375,7 +346,7 @@ def export(
 
 
 @app.command()
-def replay(run: options.Run = None, debug: options.Debug = False) -> None:
+def replay(run: command_line.Run = None) -> None:
     """Watch a recorded run again, with a time slider; no model is loaded."""
     folder = run_store.find_run(run)
     if not _is_shown():
@@ -392,10 +363,7 @@ def serve(
     ctx: typer.Context,
     words: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[AGENT [OPTIONS]]",
-            help="Not given: home.",
-        ),
+        typer.Argument(metavar="[AGENT [OPTIONS]]", help="Not given: home."),
     ] = None,
     watch: Annotated[
         str | None, typer.Option(metavar="RUN", help="Only show this run, past or going on.")
@@ -411,70 +379,64 @@ def serve(
         int | None,
         typer.Option(min=1, help="A class: at each seat the model's 20 episodes are played once."),
     ] = None,
-    debug: options.Debug = False,
 ) -> None:
     """Serve the app to browsers: each visitor plays and trains, all watch one run, or a class plays the model."""
     require_library("textual_serve", "serve")
-    from llamagym_tui.app.trainer_client import own_python
-    from llamagym_tui.cli.serve import serve
+    from llamagym_tui.cli import serve as server
 
+    words = words or []
     if seats is not None:
         if watch is not None or sessions is not None or not words:
             raise UsageError(
                 "--seats takes an agent, and neither --watch nor --sessions: serve --seats 30 blackjack."
             )
-        _serve_class(ctx, words, seats, host=host, port=port, debug=debug)
-        return
-
-    command = own_python("llamagym_tui")
-    allowed = "play"
-    most_sessions = 2
-    if watch is not None:
+        server.serve_class(_class_config(ctx, words), seats, host=host, port=port)
+    elif watch is not None:
         if words:
             raise UsageError("--watch shows a run that is there; leave the agent out.")
-        command += ["replay", str(run_store.find_run(watch))]
-        allowed = "watch"
-        most_sessions = 30
-    elif words:
-        group: Any = ctx.find_root().command
-        read = group.get_command(ctx, "play").make_context("play", list(words))
-        agent = read.params["agent"]
-        catalog.find_agent(agent)
-        command += ["play", *words]
-        allowed = f"play {catalog.absolute_spec(agent)}"
-    serve(command, host=host, port=port, sessions=sessions or most_sessions, allowed=allowed)
+        command = ["replay", str(run_store.find_run(watch))]
+        server.serve(command, host=host, port=port, sessions=sessions or 30, allowed="watch")
+    else:
+        allowed = "play"
+        if words:
+            agent = _read_by("play", ctx, words)["agent"]
+            catalog.find_agent(agent)
+            allowed = f"play {catalog.absolute_spec(agent)}"
+            words = ["play", *words]
+        server.serve(words, host=host, port=port, sessions=sessions or 2, allowed=allowed)
 
 
-def _serve_class(
-    ctx: typer.Context, words: list[str], seats: int, *, host: str, port: int, debug: bool
-) -> None:
-    """Let the model play, and serve a class; the words are an agent and the options that its evaluation has, too."""
-    from llamagym_tui.cli import classroom
-    from llamagym_tui.cli.headless import class_record
-
+def _read_by(command: str, ctx: typer.Context, words: list[str]) -> dict[str, Any]:
+    """The arguments and options that a command reads from words."""
     group: Any = ctx.find_root().command
-    read = dict(group.get_command(ctx, "eval").make_context("serve", list(words)).params)
-    usual = {"episodes": 1000, "greedy": True, "json_output": False, "debug": False}
-    for name, value in usual.items():
-        if read.pop(name) != value:
+    return dict(group.get_command(ctx, command).make_context(command, list(words)).params)
+
+
+def _class_config(ctx: typer.Context, words: list[str]) -> RunConfig:
+    """The settings by which the model of a class plays: those of an evaluation.
+
+    Raises:
+        UsageError: an option has no use in a class, or the model's opponent is a policy.
+    """
+    read = _read_by("eval", ctx, words)
+    for name, usual in {"episodes": 1000, "greedy": True, "json_output": False}.items():
+        if read[name] != usual:
             raise UsageError(f"A class has no option for {name}; leave it out.")
     agent = read.pop("agent")
-    config = typed_evaluation(agent, options.read_settings(read))
+    config = typed_evaluation(agent, command_line.read_settings(read))
     opponent = config.env.get(OPPONENT)
     if opponent is not None and outside_opponents(catalog.find_agent(agent), str(opponent)):
         raise UsageError(
             f"A class plays against an opponent of the agent's own, and {opponent} is a policy; name another one."
         )
     trust.remember_typed(agent)
-    record = class_record(config, seats, debug=debug)
-    classroom.serve(record, host=host, port=port)
+    return config
 
 
 @app.command(hidden=True)
 def seat(
     folder: Annotated[Path, typer.Argument(metavar="CLASS", help="Folder of a class.")],
     number: Annotated[int, typer.Argument(metavar="SEAT", min=1)],
-    debug: options.Debug = False,
 ) -> None:
     """Play at a seat of a class, as its visitors do."""
     if not _is_shown():

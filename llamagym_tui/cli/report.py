@@ -16,26 +16,24 @@ from markupsafe import Markup
 
 from llamagym_tui import __version__
 from llamagym_tui.config import RunConfig
-from llamagym_tui.demos.watched_episode import EpisodeRecorder, WatchedEpisode
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.model_registry import with_defaults
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.literal import echo, literal
-from llamagym_tui.returns import counted, evaluated_return, margin, smoothing_window, thinned
+from llamagym_tui.returns import NORMAL, counted, evaluated_return, smoothing_window, thinned
 from llamagym_tui.run_store import read_config
 from llamagym_tui.screens.conversation.turns import paragraphs
 from llamagym_tui.screens.past_runs.run_table import ENDINGS, played_text
 from llamagym_tui.screens.policy_map.film import film_svg, run_film
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.steering.version_list import version_line
-from llamagym_tui.screens.widgets.chart import nice_ticks
-from llamagym_tui.screens.widgets.numbers import baselines, plain, tick_labels
+from llamagym_tui.screens.widgets.numbers import baselines, plain
 from llamagym_tui.state.history import History
 from llamagym_tui.state.prompts import played_by
 from llamagym_tui.state.reduce import warm_start_text
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.run_summary import RunSummary, differences, summarised
-from llamagym_tui.state.transcript import Fact, ReplySoFar
+from llamagym_tui.state.transcript import Transcript
 from llamagym_tui.user_files import file_text, replace_file
 
 TEMPLATE = Environment(
@@ -46,11 +44,8 @@ TEMPLATE = Environment(
     lstrip_blocks=True,
 ).from_string(file_text(Path(__file__).with_name("report.html")))
 
-WIDTH = 860
-"""Pixels of the inside of the chart."""
-HEIGHT = 300
-LEFT = 64
-TOP = 24
+MOST_POINTS = 860
+"""Points of the curve."""
 
 
 class Story(NamedTuple):
@@ -58,8 +53,8 @@ class Story(NamedTuple):
 
     state: RunState
     summary: RunSummary
-    extremes: list[WatchedEpisode]
-    """The worst and the best of the recorded episodes, in this order; empty: none was recorded."""
+    extremes: list[tuple[float, Transcript]]
+    """Return and conversation of the worst and the best recorded episode; empty if none was recorded."""
     updates: list[events.UpdateFinished]
     warm_starts: list[events.WarmStartFinished]
 
@@ -105,10 +100,10 @@ def story_of(run_dir: Path) -> Story:
         RunStoreError: the run cannot be read.
     """
     history = History(run_dir, read_config(run_dir))
-    recorder = EpisodeRecorder()
-    extremes: list[WatchedEpisode] = []
+    extremes: list[tuple[float, Transcript]] = []
     updates: list[events.UpdateFinished] = []
     warm_starts: list[events.WarmStartFinished] = []
+    talk = Transcript()
     while not history.complete:
         for event in history.read_on():
             match event:
@@ -118,15 +113,25 @@ def story_of(run_dir: Path) -> Story:
                     warm_starts.append(event)
                 case events.RunStarted(updates=int(resumed)):  # the later ones are made again
                     updates = [each for each in updates if each.update <= resumed]
-            is_whole = isinstance(event, events.WatchedEvent) and recorder.add(event)
-            if is_whole and recorder.last is not None:
-                ranked = sorted(
-                    [*extremes, recorder.last], key=lambda episode: episode.episode_return
-                )
-                extremes = [ranked[0], ranked[-1]]
+                case events.EpisodeStarted():
+                    talk = Transcript().after(event)
+                case events.ObservationShown() | events.TurnFinished():
+                    talk = talk.after(event)
+                case events.EpisodeFinished():
+                    talk = talk.after(event)
+                    if _is_whole(talk, event):
+                        extremes.append((event.episode_return, talk))
+                        extremes.sort(key=lambda found: found[0])
+                        extremes = [extremes[0], extremes[-1]]
     if history.fault:
         raise RunStoreError(history.fault)
     return Story(history.state, summarised(history), extremes, updates, warm_starts)
+
+
+def _is_whole(talk: Transcript, end: events.EpisodeFinished) -> bool:
+    """True for the conversation of one episode of which no turn is missing."""
+    turns = [each.fact for each in talk.entries if isinstance(each.fact, events.TurnFinished)]
+    return [turn.episode for turn in turns] == [end.episode] * end.length
 
 
 def figures(updates: Sequence[events.UpdateFinished]) -> str:
@@ -159,7 +164,7 @@ def page(story: Story, name: str) -> str:
     episodes = []
     if story.extremes:
         worst, best = story.extremes
-        episodes = [("The best", _talk(best)), ("The worst", _talk(worst))]
+        episodes = [("The best", _talk(best[1])), ("The worst", _talk(worst[1]))]
     return TEMPLATE.render(
         name=name,
         state=state,
@@ -192,63 +197,47 @@ def summary(story: Story) -> list[str]:
     return lines
 
 
-def _talk(episode: WatchedEpisode) -> list[tuple[str, str]]:
-    """The paragraphs of an episode, each with its label."""
-    facts: list[Fact] = [episode.started]
-    for text, turn in zip(episode.observations, episode.turns, strict=True):
-        shown = events.ObservationShown(episode=turn.episode, turn=turn.turn, text=text)
-        said = ReplySoFar(turn.episode, turn.turn, turn.reply, done=True)
-        facts += [shown, said, turn]
-    if episode.finished is not None:
-        facts.append(episode.finished)
+def _talk(episode: Transcript) -> list[tuple[str, str]]:
+    """The paragraphs of an episode but for its prompt, each with its label."""
     talk = []
-    for fact in facts:
-        for part in paragraphs(fact)[:1] if fact is episode.started else paragraphs(fact):
-            talk.append((part.label, "".join(piece.text for piece in part.pieces)))
+    for entry in episode.entries:
+        for part in paragraphs(entry.fact):
+            if part.label != "system":
+                talk.append((part.label, "".join(piece.text for piece in part.pieces)))
     return talk
 
 
 def chart_of(state: RunState) -> dict[str, Any] | None:
-    """The curve of mean return as places in an SVG; None if there are too few episodes."""
+    """The curve of mean return as an SVG in units of the data; None if there are too few episodes."""
     window = smoothing_window(state.returns.episodes)
-    points = thinned(state.returns.trailing(window), WIDTH)
+    points = thinned(state.returns.trailing(window), MOST_POINTS)
     if len(points) < 2:
         return None
     known = baselines(state)
-    curve = [(point.episode, point.mean_return) for point in points]
-    below = [(point.episode, point.mean_return - margin(point.stderr)) for point in points]
-    above = [(point.episode, point.mean_return + margin(point.stderr)) for point in points]
-    # The band of the first few episodes is as wide as the returns are: it may leave the chart.
-    sure = len(points) // 4
-    values = [value for _, value in [*curve, *below[sure:], *above[sure:]]]
-    values += known.values()
+    values = [point.mean_return for point in points] + [*known.values()]
     pad = 0.06 * (max(values) - min(values)) or 0.5
     low = min(values) - pad
     high = max(values) + pad
-    first = curve[0][0]
-    last = curve[-1][0]
+    first = points[0].episode
+    last = points[-1].episode
 
-    def at(episode: float, value: float) -> tuple[float, float]:
-        """The place of a point in the picture, whose y grows downwards."""
-        inside = min(max(value, low), high)
-        across = (episode - first) / (last - first)
-        down = (high - inside) / (high - low)
-        return round(LEFT + WIDTH * across, 1), round(TOP + HEIGHT * down, 1)
+    def line(standard_errors: float) -> list[str]:
+        """The places of the curve, moved by some standard errors; y grows downwards."""
+        return [
+            f"{point.episode},{-(point.mean_return + standard_errors * point.stderr):.6g}"
+            for point in points
+        ]
 
-    return_ticks = nice_ticks(low, high, 5)
-    episode_ticks = nice_ticks(first, last, 6)
+    levels = {f"{name} {plain(value)}": value for name, value in known.items()}
+    levels |= {plain(value): value for value in (min(values), max(values))}
     marks = [mark for mark in state.marks if first <= mark.episode <= last]
     return {
-        "at": at,
         "window": window,
-        "curve": curve,
-        "band": [*above, *below[::-1]],
-        "low": low,
-        "high": high,
-        "first": first,
-        "last": last,
-        "ups": [*zip(return_ticks, tick_labels(return_ticks), strict=True)],
-        "acrosses": [*zip(episode_ticks, tick_labels(episode_ticks), strict=True)],
-        "levels": [(f"{name} {plain(value)}", value) for name, value in known.items()],
-        "marks": list(enumerate(marks, 1)),
+        "box": (first, -high, last - first, high - low),
+        "curve": line(0),
+        "band": [*line(NORMAL), *line(-NORMAL)[::-1]],
+        "levels": [
+            (text, value, 100 * (high - value) / (high - low)) for text, value in levels.items()
+        ],
+        "marks": [(mark, 100 * (mark.episode - first) / (last - first)) for mark in marks],
     }

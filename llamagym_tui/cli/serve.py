@@ -1,8 +1,8 @@
-"""`serve`: the app in a browser by textual-serve, a process for each visitor.
+"""`serve`: the app in a browser by textual-serve, a process for each visitor, or for each seat of a class.
 
 textual-serve checks nothing. Here a request needs this server's Host, its Origin if it has one (a socket must), and the
 token that is drawn at the start. A session ends with its socket, by force if it hangs; it opens no address and offers
-no file. `REFUSED_IN_BROWSER` has the actions that it may not do.
+no file. `REFUSED_IN_BROWSER` has the actions that it may not do. A visitor keeps a seat by a cookie.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import secrets
 import shlex
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,18 +19,31 @@ from typing import Any
 import textual_serve.server
 from aiohttp import web
 from jinja2 import Template
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
 from textual_serve.app_service import AppService
 
 from llamagym_tui.app.leaving import STOP_S
-from llamagym_tui.errors import UsageError
-from llamagym_tui.protocol.literal import echo
-from llamagym_tui.user_files import BROWSER, file_text
+from llamagym_tui.app.trainer_client import own_python
+from llamagym_tui.config import RunConfig
+from llamagym_tui.errors import LlamaGymError, UsageError
+from llamagym_tui.protocol.literal import echo, literal
+from llamagym_tui.run_store import new_run_dir
+from llamagym_tui.screens.play.classroom import Classroom
+from llamagym_tui.setup.catalog import absolute_spec, agent_name
+from llamagym_tui.setup.trust import require_trusted
+from llamagym_tui.user_files import BROWSER, data_dir, file_text
 
 LOOPBACK = ("127.0.0.1", "localhost")
 END_S = STOP_S + 10
 """Seconds for an app and its trainer to end after the visitor has gone."""
 MOST_CELLS = 400
 """Most columns and most rows of a session; a visitor names them, and they take memory."""
+LOOK_S = 1.0
+"""Seconds between two looks at a class."""
+COOKIE = "visitor"
+"""Name of the cookie by which a visitor keeps a seat."""
 
 
 class Session(AppService):
@@ -64,8 +77,9 @@ class Session(AppService):
 
 
 class Server(textual_serve.server.Server):
-    def __init__(self, command: Sequence[str], *, host: str, port: int, sessions: int) -> None:
-        """A server that listens nowhere yet, with at most `sessions` at a time."""
+    def __init__(self, words: Sequence[str], *, host: str, port: int, sessions: int) -> None:
+        """A server of `llamagym-tui WORDS` that listens nowhere yet, with at most `sessions` at a time."""
+        command = [*own_python("llamagym_tui"), *words]
         super().__init__("exec " + shlex.join(command), host, port)
         self.token = secrets.token_urlsafe(24)
         self._names = LOOPBACK if host in LOOPBACK else (host.lower(),)
@@ -149,9 +163,104 @@ class Server(textual_serve.server.Server):
         await asyncio.gather(*(each.close() for each in self._sockets))
 
 
-def serve(command: Sequence[str], *, host: str, port: int, sessions: int, allowed: str) -> None:
-    """Serve a command; the arguments are those of `Server` and `run`."""
-    run(Server(command, host=host, port=port, sessions=sessions), allowed)
+class ClassServer(Server):
+    def __init__(self, classroom: Classroom, *, host: str, port: int) -> None:
+        """Make a server that listens nowhere yet."""
+        seats = classroom.record.seats
+        super().__init__(["seat", str(classroom.folder)], host=host, port=port, sessions=seats)
+        self._classroom = classroom
+        self._seats: dict[str, int] = {}
+        """The seat of each visitor, by cookie."""
+        self._locks = [asyncio.Lock() for _ in range(seats + 1)]
+        """Held, for each seat, by its session."""
+
+    def application(self) -> web.Application:
+        app = super().application()
+        app.cleanup_ctx.append(self._with_table)
+        return app
+
+    def _require_room(self, request: web.Request) -> None:
+        is_new = request.cookies.get(COOKIE) not in self._seats
+        if is_new and len(self._seats) >= self._most:
+            raise web.HTTPServiceUnavailable(
+                text=f"All {self._most} seats of this class are taken; yours opens in the browser that has it."
+            )
+
+    async def handle_index(self, request: web.Request) -> web.Response:
+        response = await super().handle_index(request)
+        if COOKIE not in request.cookies:
+            response.set_cookie(
+                COOKIE,
+                secrets.token_urlsafe(24),
+                path=f"/{self.token}/",
+                httponly=True,
+                samesite="Strict",
+            )
+        return response
+
+    def _seat_of(self, request: web.Request) -> int:
+        """The visitor's seat; a new visitor gets the next free one."""
+        visitor = request.cookies.get(COOKIE) or secrets.token_urlsafe(24)
+        return self._seats.setdefault(visitor, len(self._seats) + 1)
+
+    def _command_for(self, request: web.Request) -> str:
+        return f"{self.command} {self._seat_of(request)}"
+
+    async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
+        """Open the session of a seat, and end one that is open in another window."""
+        command = self._command_for(request)
+        for websocket, other in list(self._sockets.items()):
+            if other == command:
+                await websocket.close()
+        async with self._locks[self._seat_of(request)]:
+            return await super().handle_websocket(request)
+
+    async def _with_table(self, app: web.Application) -> AsyncIterator[None]:
+        """Show the table while the server runs."""
+        looking = asyncio.create_task(show_table(self._classroom))
+        yield
+        looking.cancel()
+
+
+def serve(words: Sequence[str], *, host: str, port: int, sessions: int, allowed: str) -> None:
+    """Serve `llamagym-tui` with these words; the arguments are those of `Server` and `run`."""
+    run(Server(words, host=host, port=port, sessions=sessions), allowed)
+
+
+async def show_table(classroom: Classroom) -> None:
+    """Show the table of a class on stderr, if that is a terminal, again and again."""
+    console = Console(file=sys.stderr)
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        while console.is_terminal:
+            live.update(Text(table_text(classroom)), refresh=True)
+            await asyncio.sleep(LOOK_S)
+
+
+def table_text(classroom: Classroom) -> str:
+    """The table of a class, or the error of a seat's file."""
+    try:
+        return literal("\n".join(classroom.table()))
+    except LlamaGymError as error:
+        return literal(str(error))
+
+
+def serve_class(config: RunConfig, seats: int, *, host: str, port: int) -> None:
+    """Let the model play its part, serve a class in a new folder until ctrl+c, then print its table.
+
+    Raises:
+        LlamaGymError: the model cannot play, the folder cannot be written, or the agent's code is not trusted.
+        UsageError: the address cannot be listened on.
+    """
+    from llamagym_tui.cli.evaluation import class_record
+
+    record = class_record(config, seats)
+    require_trusted(config.agent)
+    folder = new_run_dir(agent_name(config.agent), parent=data_dir() / "classes")
+    classroom = Classroom.begun(folder, record)
+    server = ClassServer(classroom, host=host, port=port)
+    echo(f"A class of {seats}. Its episodes: {folder}", to=sys.stderr)
+    run(server, f"seat {absolute_spec(config.agent)}")
+    echo(table_text(classroom), lines=True)
 
 
 def run(server: Server, allowed: str) -> None:

@@ -42,7 +42,7 @@ def main(args: Sequence[str] | None = None) -> None:
         except KeyboardInterrupt:  # before there was an app that leaves in order
             sys.exit(130)
         except Exception as error:
-            from llamagym_tui.cli.group import end_failed
+            from llamagym_tui.cli.command_line import end_failed
 
             end_failed(error)
         sys.exit(code)

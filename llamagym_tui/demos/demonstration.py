@@ -18,13 +18,12 @@ from llamagym_tui.game.chat import (
     user,
     with_actions,
 )
+from llamagym_tui.protocol.events import EpisodeCorrected
 
 SCHEMA = 1
 """Version of the form of a line; it goes up with every change that an older reader would misread."""
 MOST_LINE = 16 * 2**20
 """Bytes in which a demonstration and its line's end have to fit."""
-MOST_DEEP = 50
-"""Depth to which an action or an argument of the environment may be nested."""
 
 
 class PlayedTurn(NamedTuple):
@@ -108,6 +107,39 @@ class Demonstration(Struct, frozen=True, kw_only=True):
             recorded_at=utc_timestamp(recorded_at),
             replaced_replies=replaced_replies,
             admissible=admissible if any(admissible) else UNSET,
+        )
+
+    @classmethod
+    def of_correction(
+        cls,
+        agent: AgentBase,
+        agent_name: str,
+        episode: EpisodeCorrected,
+        *,
+        model: str,
+        recorded_at: datetime,
+    ) -> "Demonstration":
+        """An episode in which a person had the wheel; the model's own replies need not name an action."""
+        turns: list[PlayedTurn] = []
+        replaced: dict[int, str] = {}
+        for number, turn in enumerate(episode.turns):
+            admissible = episode.admissible[number] if episode.admissible else None
+            reading = agent.read(turn.reply)
+            action = turn.action if reading.failed else reading.action
+            observation = episode.observations[number]
+            turns.append(PlayedTurn(observation, admissible, turn.reply, action, turn.reward))
+            if turn.replaced is not None:
+                replaced[number] = turn.replaced
+        return cls.of(
+            agent,
+            agent_name,
+            episode.started.system_prompt,
+            turns,
+            end=episode.finished.end,
+            source="correction",
+            recorded_at=recorded_at,
+            model=model,
+            replaced_replies=replaced,
         )
 
     @property
@@ -200,30 +232,13 @@ def encode(demo: Demonstration) -> bytes:
 
 
 def decode(line: bytes) -> Demonstration:
-    """The demonstration in a line; raises ValueError if it is not such JSON, or too long, or nested too deep."""
+    """The demonstration in a line; raises ValueError if it is no such JSON, or too long or nested too deep."""
     if len(line) >= MOST_LINE:
         raise ValueError(f"it has over {MOST_LINE:,} bytes")
     try:
-        demo = msgspec.json.decode(line, type=Demonstration)
+        return msgspec.json.decode(line, type=Demonstration)
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
-    level: list[Any] = [*demo.env_kwargs.values(), *demo.actions]
-    for _ in range(MOST_DEEP):
-        level = _inner_values(level)
-    if level:
-        raise ValueError(f"a value is nested deeper than {MOST_DEEP}")
-    return demo
-
-
-def _inner_values(values: Iterable[Any]) -> list[Any]:
-    """The values inside lists and objects, one level deep."""
-    inner: list[Any] = []
-    for value in values:
-        if isinstance(value, dict):
-            inner.extend(value.values())
-        elif isinstance(value, list):
-            inner.extend(value)
-    return inner
 
 
 def readable(line: bytes) -> Demonstration | None:

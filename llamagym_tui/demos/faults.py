@@ -3,11 +3,10 @@
 import hashlib
 import math
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from llamagym_tui.demos.demonstration import MOST_LINE, SCHEMA, Demonstration, decode
-from llamagym_tui.game.agent_base import AgentBase, prompt_sha256
+from llamagym_tui.game.agent_base import AgentBase
 
 RETURN_TOLERANCE = 1e-6
 """Tolerated difference of `episode_return` from the sum of rewards, relative to the larger of the two and 1."""
@@ -71,7 +70,6 @@ def _line_faults(line: Line, agent: AgentBase | None) -> Iterator[str]:
         return
     yield from _conversation_faults(demo)
     yield from _figure_faults(demo)
-    yield from _origin_faults(demo)
     if agent is not None:
         yield from _reply_faults(demo, agent)
 
@@ -92,14 +90,12 @@ def _conversation_faults(demo: Demonstration) -> Iterator[str]:
 def _figure_faults(demo: Demonstration) -> Iterator[str]:
     """Counts and sums that do not fit each other."""
     turns = len(demo.actions)
-    counts = {"replies": len(demo.replies), "rewards": len(demo.rewards)}
+    counts = {"replies": len(demo.replies), "rewards": len(demo.rewards), "turns": demo.length}
     if demo.admissible:
         counts["turns with admissible actions"] = len(demo.admissible)
     for name, count in counts.items():
         if count != turns:
             yield f"There are {count} {name} but {turns} actions."
-    if demo.length != turns:
-        yield f"The length is given as {demo.length}, but there are {turns} actions."
     total = sum(demo.rewards)  # `fsum` would raise an error if this is infinite
     if not math.isclose(
         total, demo.episode_return, rel_tol=RETURN_TOLERANCE, abs_tol=RETURN_TOLERANCE
@@ -108,26 +104,6 @@ def _figure_faults(demo: Demonstration) -> Iterator[str]:
     for turn in sorted(demo.corrected):
         if not 0 <= turn < turns:
             yield f"There is a replaced reply of turn {turn} (from 0), but there are {turns} actions."
-
-
-def _origin_faults(demo: Demonstration) -> Iterator[str]:
-    """Faults in where the episode comes from: prompt, agent, environment, source and time."""
-    if prompt_sha256(demo.system_prompt) != demo.prompt_sha256:
-        yield "The prompt's hash does not belong to the system message."
-    for name in ("agent", "env_id", "source"):
-        if not getattr(demo, name):
-            yield f"The field {name} is empty."
-    if demo.corrected and demo.source != "correction":
-        yield f"Replies were replaced, so the source is correction and not {short(demo.source)}."
-    if not _is_utc(demo.recorded_at):
-        yield f"The time {short(demo.recorded_at)} is not UTC in the form 2026-01-31T12:00:00Z."
-
-
-def _is_utc(timestamp: str) -> bool:
-    try:
-        return timestamp.endswith("Z") and datetime.fromisoformat(timestamp).tzinfo == UTC
-    except ValueError:
-        return False
 
 
 def _reply_faults(demo: Demonstration, agent: AgentBase) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Files of demonstrations, in JSON Lines: append, write, read, check, remove and summarise.
+"""Files of demonstrations, in JSON Lines: append, write, read, check and remove.
 
 A line is either whole on the disk or not there: a write that fails is undone, and a last line that a crash left
 incomplete is moved to ``<path>.torn`` before the next one is written. Writers take turns by a lock file. Blank lines
@@ -12,7 +12,6 @@ from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
 from io import BufferedRandom
 from pathlib import Path
-from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
@@ -32,19 +31,6 @@ from llamagym_tui.user_files import (
 
 LOCK_TIMEOUT_S = 10.0
 """Seconds that a writer waits for another one."""
-
-
-class DemoFile(NamedTuple):
-    """A file of demonstrations in a few figures."""
-
-    path: Path
-    episodes: int
-    mean_return: float
-    """Mean return of its episodes; 0 if there are none."""
-    unreadable: tuple[int, ...] = ()
-    """Numbers of the lines that hold no demonstration."""
-    fault: str = ""
-    """Reason that the file cannot be read, for people; empty if it can."""
 
 
 def demos_dir() -> Path:
@@ -136,13 +122,6 @@ def check(path: Path, agent: AgentBase | None = None) -> list[Fault]:
     return faults(lines_of(path), agent)
 
 
-def summaries(place: Path) -> list[DemoFile]:
-    """A file of demonstrations, or the files in a folder by name, unreadable ones too."""
-    if place.is_dir():
-        return [_summary(path) for path in sorted(place.glob("*.jsonl"))]
-    return [_summary(place)] if place.exists() else []
-
-
 def lines_of(path: Path) -> Iterator[Line]:
     """The lines of a file that are not blank, in order, also those with a fault."""
     with file_errors(f"{path} cannot be read", "check the path and its rights"):
@@ -185,23 +164,6 @@ class DemoWriter:
                     return
                 self._waiting.pop(0)
                 self.saved += 1
-
-
-def _summary(path: Path) -> DemoFile:
-    returns: list[float] = []
-    unreadable: list[int] = []
-    fault = ""
-    try:
-        for line in lines_of(path):
-            demo = readable(line.content)
-            if demo is None:
-                unreadable.append(line.number)
-            else:
-                returns.append(demo.episode_return)
-    except DemoFileError as error:
-        fault = str(error)
-    mean = sum(returns) / len(returns) if returns else 0.0
-    return DemoFile(path, len(returns), mean, tuple(unreadable), fault)
 
 
 def _lines(path: Path) -> Iterator[Line]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from llamagym_tui.demos.demonstration import Demonstration, PlayedTurn, conversation
 from llamagym_tui.demos.files import DemoWriter
-from llamagym_tui.errors import RAISED, EnvError
+from llamagym_tui.errors import RAISED
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, user, with_actions
 from llamagym_tui.game.choices import OfferedAction, choices, worded
@@ -17,7 +17,6 @@ from llamagym_tui.game.drawing import StateDrawing, drawn
 from llamagym_tui.game.environment import (
     OPPONENT,
     POLICY,
-    Env,
     EnvMaker,
     MakeEnv,
     episode_seed,
@@ -25,7 +24,7 @@ from llamagym_tui.game.environment import (
     opponent_of,
     with_kwargs,
 )
-from llamagym_tui.game.game import Game
+from llamagym_tui.game.game import Game, Outcome
 from llamagym_tui.game.observed import Observed, action_named, expert_action, names_by_turn
 from llamagym_tui.protocol.events import (
     End,
@@ -79,7 +78,7 @@ class HumanGame:
             system_prompt: called at the start of each episode for its prompt.
             next_seed: called at the start of each episode for its seed, except in a match.
             clock: the present moment, which knows its time zone.
-            against_model: whether the model that is trained is the other player of a game for two, by `let_model_act`.
+            against_model: let the model be the other player of a game for two, by `let_model_act`.
         """
         self.against_model = against_model and bool(agent.opponents)
         """True if the model is the other player."""
@@ -95,7 +94,6 @@ class HumanGame:
         self._clock = clock
         self._make_env = EnvMaker(agent, make_env)
         self._game: Game | None = None
-        """None until the environment is made."""
         self.choices: tuple[OfferedAction, ...] = ()
         """The actions that the person can take now."""
         self.drawing = StateDrawing("")
@@ -115,6 +113,8 @@ class HumanGame:
         """True if no episode is under way."""
         self.match: MatchAgainstModel | None = None
         """The match against the model, if there is one."""
+        self.has_expert = type(agent).expert is not AgentBase.expert
+        """True if the agent has a scripted expert."""
 
     @property
     def score(self) -> float:
@@ -124,7 +124,7 @@ class HumanGame:
     @property
     def awaits_model(self) -> bool:
         """True if it is the model's move, as the other player."""
-        return not self.over and self.game.awaits_other
+        return not self.over and self.open().awaits_other
 
     @property
     def messages(self) -> Conversation:
@@ -139,13 +139,7 @@ class HumanGame:
         """Seed, episode and turns of both, which are never the same for two decisions."""
         return (self._seed, len(self.returns), len(self._turns), len(self._models))
 
-    @property
-    def has_expert(self) -> bool:
-        """True if the agent has a scripted expert."""
-        return type(self._agent).expert is not AgentBase.expert
-
-    @property
-    def game(self) -> Game:
+    def open(self) -> Game:
         """The game; the first call makes its environment. Raises EnvError if no keys can play it."""
         if self._game is None:
             self._game = Game(self._agent, self._make_env)
@@ -153,28 +147,21 @@ class HumanGame:
                 self.choices = choices(self._agent, self._game.env.action_space)
         return self._game
 
-    def open(self) -> Env:
-        return self.game.env
-
     def deal(self) -> None:
         """Begin an episode; raises EnvError if the environment refuses the reset."""
-        game = self.game
+        game = self.open()
         if self.match is not None and not self.match.is_over:
             self._seed = self.match.next_seed
         else:
             self._seed = self.next_seed()
         self._prompt = self._system_prompt()
-        try:
-            game.reset(self._seed)
-            now = game.look()
-        except EnvError as error:
-            raise EnvError(f"{error}.") from error
+        game.reset(self._seed)
+        self._now = game.look()
         self._turns = []
         self._models = []
         self.over = False
         self.drawing = StateDrawing("")
-        self._look()
-        self._offer(now)
+        self._draw()
         started = EpisodeStarted(
             episode=len(self.returns),
             system_prompt=self._prompt,
@@ -182,8 +169,7 @@ class HumanGame:
             mode="inference",
         )
         self.transcript = self.transcript.after(started)
-        if not self.awaits_model:
-            self.transcript = self.transcript.after(self._shown())
+        self._offer()
 
     def act(self, action: int | str) -> bool:
         """Take an action; returns True if that ended the episode.
@@ -194,8 +180,8 @@ class HumanGame:
         """
         reply = worded(self._agent, action)
         shown = self._now
-        reward, end = self._step(action)
-        self._turns.append(PlayedTurn(shown.text, shown.actions, reply, action, reward))
+        outcome = self._step(action)
+        self._turns.append(PlayedTurn(shown.text, shown.actions, reply, action, outcome.reward))
         turn = TurnFinished(
             episode=len(self.returns),
             turn=len(self._turns) - 1,
@@ -203,14 +189,14 @@ class HumanGame:
             action=action,
             action_name=self._agent.action_name(action),
             how="human",
-            reward=reward,
-            is_refused=self.game.outcome.is_refused,
+            reward=outcome.reward,
+            is_refused=outcome.is_refused,
         )
         self.transcript = self.transcript.after(turn)
-        return self._goes_on(end)
+        return self._goes_on(outcome)
 
     def let_model_act(self, name: str) -> bool:
-        """Take the action of a name for the model, whose turn it is; returns whether that ended the episode.
+        """Take the action of a name for the model, whose turn it is; returns True if that ended the episode.
 
         Raises:
             EnvError: the environment refused the step.
@@ -218,44 +204,39 @@ class HumanGame:
         shown = self._now
         action = action_named(self._agent, name)
         reply = worded(self._agent, action)
-        reward, end = self._step(action)
+        outcome = self._step(action)
         self._models.append(PlayedTurn(shown.text, shown.actions, reply, action, 0.0))
         if self._turns:  # what it leads to belongs to the person's turn before it
             last = self._turns[-1]
-            self._turns[-1] = last._replace(reward=last.reward + reward)
-        return self._goes_on(end)
+            self._turns[-1] = last._replace(reward=last.reward + outcome.reward)
+        return self._goes_on(outcome)
 
-    def _step(self, action: int | str) -> tuple[float, End | None]:
-        """The reward of an action, and how it ended the episode."""
-        game = self.game
-        try:
-            outcome = game.step(action)
-            self._now = Observed("", None) if outcome.is_over else game.look()
-        except EnvError as error:
-            self.over = True
-            raise EnvError(f"{error}.") from error
-        self._look()
+    def _step(self, action: int | str) -> Outcome:
+        game = self.open()
+        self.over = True  # where the environment fails
+        outcome = game.step(action)
         if not outcome.is_over:
-            return outcome.reward, None
-        return outcome.reward, "terminated" if outcome.terminated else "truncated"
+            self._now = game.look()
+        self.over = False
+        self._draw()
+        return outcome
 
-    def _goes_on(self, end: End | None) -> bool:
-        """Show what comes next; whether that is the episode's end."""
-        if end is not None:
-            self._finish(end)
+    def _goes_on(self, outcome: Outcome) -> bool:
+        """Show what comes next; returns True if that is the episode's end."""
+        if outcome.is_over:
+            self._finish("terminated" if outcome.terminated else "truncated")
             return True
-        self._offer(self._now)
-        if not self.awaits_model:
-            self.transcript = self.transcript.after(self._shown())
+        self._offer()
         return False
 
     def hint(self) -> str:
         """The name of the expert's action in this state; empty if there is none."""
         if self.over or self.awaits_model or not self.has_expert:
             return ""
-        state = self.game.outcome
+        game = self.open()
+        state = game.outcome
         try:
-            action = expert_action(self._agent, state.observation, state.info, self.game.env)
+            action = expert_action(self._agent, state.observation, state.info, game.env)
         except RAISED:  # a user's own code
             return ""
         return "" if action is None else self._agent.action_name(action)
@@ -265,29 +246,29 @@ class HumanGame:
             self._game.close()
             self._game = None
 
-    def _offer(self, now: Observed) -> None:
-        """Give each action that can be taken now a key; raises EnvError if that is not possible."""
-        self._now = now
+    def _offer(self) -> None:
+        """Show the state and give each action a key, if it is the person's turn.
+
+        Raises:
+            EnvError: there are too many actions for keys.
+        """
         self.choices = ()
-        if not self.awaits_model:
-            self.choices = choices(self._agent, self.open().action_space, now.actions)
-
-    def _look(self) -> None:
-        """Draw the state, unless it is as the model sees it."""
-        if not self.game.awaits_other or not self.drawing.text:
-            state = self.game.outcome
-            self.drawing = drawn(
-                self._agent,
-                self.game.env,
-                state.observation,
-                state.info,
-                is_over=state.is_over,
-            )
-
-    def _shown(self) -> ObservationShown:
-        return ObservationShown(
+        if self.awaits_model:
+            return
+        shown = ObservationShown(
             episode=len(self.returns), turn=len(self._turns), text=self._now.text
         )
+        self.transcript = self.transcript.after(shown)
+        self.choices = choices(self._agent, self.open().env.action_space, self._now.actions)
+
+    def _draw(self) -> None:
+        """Draw the state, unless it is as the model sees it."""
+        game = self.open()
+        if not game.awaits_other or not self.drawing.text:
+            state = game.outcome
+            self.drawing = drawn(
+                self._agent, game.env, state.observation, state.info, is_over=state.is_over
+            )
 
     def _finish(self, end: End) -> None:
         """Record the episode that has ended."""
@@ -301,10 +282,10 @@ class HumanGame:
             recorded_at=self._clock(),
             seed=self._seed,
         )
+        self.writer.add(demo)
         finished = EpisodeFinished(
             episode=len(self.returns), episode_return=self.score, length=len(self._turns), end=end
         )
-        self.writer.add(demo)
         self.transcript = self.transcript.after(finished)
         self.returns.append(self.score)
         if self.match is not None and not self.match.is_over:

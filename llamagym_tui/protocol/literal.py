@@ -8,6 +8,8 @@ import re
 import sys
 from typing import Any, Final, TextIO
 
+import msgspec
+
 REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 LONGEST_LINE = 10_000
 """Characters of what has to be one line that are shown at most."""
@@ -51,8 +53,12 @@ def echo(text: str, *, to: TextIO | None = None, lines: bool = False) -> None:
 
 
 def echo_json(figures: dict[str, Any]) -> None:
-    """Print a line of JSON on stdout, in ASCII; what could control a terminal is escaped and reads back as it was."""
-    _write(json.dumps(figures).replace("\x7f", r"\u007f"), None)
+    """Print a line of JSON on stdout, in ASCII.
+
+    What could control a terminal is escaped and reads back as it was; a number that is not finite is null.
+    """
+    plain = msgspec.json.decode(msgspec.json.encode(figures))
+    _write(json.dumps(plain).replace("\x7f", r"\u007f"), None)
 
 
 def _visible(unsafe: re.Match[str]) -> str:

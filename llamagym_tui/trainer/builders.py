@@ -20,16 +20,13 @@ from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.allocator import keep_freed_memory, return_freed_memory
 from llamagym_tui.engine.learning import checkpoint
 from llamagym_tui.engine.learning.checkpoint import keep_template
-from llamagym_tui.engine.learning.head_steps import HeadSteps
-from llamagym_tui.engine.learning.imitation import prefer_by_head, train_head_on
+from llamagym_tui.engine.learning.imitation import learn_from
 from llamagym_tui.engine.learning.ppo import PPO, learner_for, unused_settings, what_is_trained
-from llamagym_tui.engine.learning.trl_training import prefer, train_on
 from llamagym_tui.engine.memory import require_memory
 from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
 from llamagym_tui.engine.model.sources import base_place, model_folder
 from llamagym_tui.engine.own_torch import cores, set_threads
-from llamagym_tui.engine.policy.earlier import EarlierSelf
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.errors import ConfigError
@@ -286,21 +283,16 @@ class Builders:
         progress: Callable[[int, int, float], None],
         should_stop: Callable[[], bool],
     ) -> WarmStartStats:
-        """Train the policy on conversations (sft) or preferences (dpo), keep what comes out in the run folder, and make
-        it the learner's reference."""
-        learn: Callable[..., WarmStartStats]
-        steps = learner.steps
-        if isinstance(steps, HeadSteps) and data.method == "dpo":
-            learn = partial(prefer_by_head, steps, data.preferences, self.config.dpo)
-        elif isinstance(steps, HeadSteps):
-            learn = partial(train_head_on, steps, data.conversations, self.config.sft)
-        elif data.method == "dpo":
-            learn = partial(prefer, policy, data.preferences, self.config.dpo)
-        else:
-            learn = partial(train_on, policy, data.conversations, self.config.sft)
-        stats = learn(seed=self.config.seed, progress=progress, should_stop=should_stop)
-        if learner.reference is not None:
-            learner.reference = EarlierSelf.of(policy)
+        """Train the policy on conversations (sft) or preferences (dpo), and keep what comes out in the run folder."""
+        is_dpo = data.method == "dpo"
+        stats = learn_from(
+            learner,
+            data.preferences if is_dpo else data.conversations,
+            self.config.dpo if is_dpo else self.config.sft,
+            seed=self.config.seed,
+            progress=progress,
+            should_stop=should_stop,
+        )
         checkpoint.save_start(Path(self.config.run_dir), policy)
         return stats
 

@@ -5,10 +5,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.demos.files import DemoWriter
 from llamagym_tui.demos.human_game import HumanGame
 from llamagym_tui.demos.training_data import shipped, training_data, training_facts
-from llamagym_tui.demos.watched_episode import WatchedEpisode, as_demonstration
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.events import DemonstrationsRead, EpisodeCorrected
 from llamagym_tui.screens.play.table import PolicyHint
@@ -67,12 +67,11 @@ class DemoRecorder:
 
     def add(self, event: EpisodeCorrected, model: str) -> None:
         """Record an episode in which a person had the wheel; it waits to be saved."""
-        whole = WatchedEpisode(
-            event.started, event.observations, event.admissible, event.turns, event.finished
-        )
         agent = self._agent
         self.writer.add(
-            as_demonstration(whole, agent.agent, agent.name, model=model, clock=self._clock)
+            Demonstration.of_correction(
+                agent.agent, agent.name, event, model=model, recorded_at=self._clock()
+            )
         )
 
     def offers(self, system_prompt: str) -> list[Offer]:

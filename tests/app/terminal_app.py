@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 from llamagym_tui.app import app as module
 from llamagym_tui.app.trainer_client import TrainerClient
-from llamagym_tui.cli.group import end_failed
+from llamagym_tui.cli.command_line import end_failed
 from tests import fakes
 folder, script = Path(sys.argv[1]), sys.argv[2]
 client = TrainerClient((sys.executable, "-m", "tests.fakes", script))

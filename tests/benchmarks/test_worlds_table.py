@@ -9,8 +9,7 @@ import pytest
 
 from benchmarks import worlds
 from benchmarks.timing import alternate, ratios
-from benchmarks.world_rows import ROWS
-from benchmarks.worlds import Records, Way, table, train_row
+from benchmarks.worlds import ROWS, Records, Way, table, train_row
 from llamagym_tui.setup import catalog
 
 

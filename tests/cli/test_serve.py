@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shlex
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -26,7 +25,6 @@ from aiohttp import (
 from aiohttp.test_utils import TestServer
 from typer.testing import CliRunner
 
-from llamagym_tui.cli import classroom as cli_classroom
 from llamagym_tui.cli import serve
 from llamagym_tui.cli.main import app
 from llamagym_tui.screens.play.classroom import Classroom
@@ -48,12 +46,15 @@ while "stubborn" in sys.argv:
 """
 
 
+@pytest.fixture(autouse=True)
+def app_of_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "own_python", lambda module: [sys.executable, "-c", APP])
+
+
 @asynccontextmanager
 async def serving(*words: str, sessions: int = 2) -> AsyncIterator[tuple[ClientSession, str, str]]:
     """A client, the address up to the token, and the token of a server."""
-    server = serve.Server(
-        [sys.executable, "-c", APP, *words], host="127.0.0.1", port=0, sessions=sessions
-    )
+    server = serve.Server(words, host="127.0.0.1", port=0, sessions=sessions)
     async with (
         TestServer(server.application(), host="127.0.0.1") as running,
         ClientSession() as client,
@@ -87,14 +88,14 @@ def test_home_or_a_run_is_served_and_a_run_to_more_and_without_an_agent(
     run_dir = record(tmp_path / "runs" / "one", [])
     served: list[Any] = []
     monkeypatch.setattr(
-        serve, "serve", lambda command, **options: served.append((command[-2:], options))
+        serve, "serve", lambda command, **options: served.append((command, options))
     )
     for words in ([], ["--watch", "one"], ["--watch", "one", "--sessions", "3", "--host", "::1"]):
         assert CliRunner().invoke(app, ["serve", *words]).exit_code == 0
     here = {"host": "127.0.0.1", "port": 8000, "sessions": 2, "allowed": "play"}
     watched = ["replay", str(run_dir)]
     assert served == [
-        (["-m", "llamagym_tui"], here),
+        ([], here),
         (watched, {**here, "sessions": 30, "allowed": "watch"}),
         (watched, {**here, "sessions": 3, "allowed": "watch", "host": "::1"}),
     ]
@@ -183,14 +184,10 @@ async def test_an_app_ends_with_its_socket_and_makes_room():
 
 
 @asynccontextmanager
-async def a_class(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[tuple[str, Classroom]]:
+async def a_class(folder: Path) -> AsyncIterator[tuple[str, Classroom]]:
     """The address of a class of three, whose seats are `APP`."""
-    monkeypatch.setattr(cli_classroom, "own_python", lambda module: [sys.executable, "-c", APP])
-    monkeypatch.setattr(cli_classroom, "LOOK_S", 0.05)
     room = classroom(folder)
-    server = cli_classroom.ClassServer(room, host="127.0.0.1", port=0)
+    server = serve.ClassServer(room, host="127.0.0.1", port=0)
     async with TestServer(server.application(), host="127.0.0.1") as running:
         yield f"http://127.0.0.1:{running.port}/{server.token}/", room
 
@@ -210,10 +207,10 @@ async def sit(browser: ClientSession, url: str) -> tuple[ClientWebSocketResponse
 
 
 async def test_a_class_gives_each_browser_a_seat_and_refuses_one_more_with_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ):
     async with (
-        a_class(tmp_path, monkeypatch) as (url, _),
+        a_class(tmp_path) as (url, _),
         visitor() as one,
         visitor() as two,
         visitor() as three,
@@ -237,8 +234,8 @@ def test_a_class_is_served_after_the_model_has_played_its_episodes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
-    served: list[tuple[cli_classroom.ClassServer, str]] = []
-    monkeypatch.setattr(cli_classroom, "run", lambda *given: served.append(given))
+    served: list[tuple[serve.ClassServer, str]] = []
+    monkeypatch.setattr(serve, "run", lambda *given: served.append(given))
     done = CliRunner().invoke(app, ["serve", "--seats", "4", "blackjack", "--seed", "5"])
     assert done.exit_code == 0, done.output
     ((server, allowed),) = served
@@ -247,6 +244,5 @@ def test_a_class_is_served_after_the_model_has_played_its_episodes(
     assert (record.seats, record.config.seed, record.return_unit) == (4, 5, "chips a hand")
     assert len(record.match.returns) == 20
     assert str(record.config.system_prompt).startswith("You are playing Blackjack")
-    command = shlex.split(server.command)
-    assert command[-2:] == ["seat", str(server._classroom.folder)]
+    assert server.command.endswith(f" seat {server._classroom.folder}")
     assert "more than the model" in done.stdout

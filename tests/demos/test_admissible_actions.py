@@ -11,11 +11,10 @@ import pytest
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import Demonstration, decode, encode
 from llamagym_tui.demos.expert_play import expert_episodes
-from llamagym_tui.demos.watched_episode import EpisodeRecorder, as_demonstration
 from llamagym_tui.protocol.events import (
+    EpisodeCorrected,
     EpisodeFinished,
     EpisodeStarted,
-    ObservationShown,
     TurnFinished,
 )
 from tests.text_env import ROOMS, CommandAgent
@@ -54,7 +53,7 @@ def test_a_wrong_number_of_sets_is_a_fault(demo: Demonstration, tmp_path: Path):
 
 
 def test_of_an_episode_at_the_wheel_the_actions_and_the_models_own_replies_are_recorded() -> None:
-    recorder, shown = EpisodeRecorder(), ["wait", "go north"]
+    shown = ["wait", "go north"]
     turn = TurnFinished(
         episode=0,
         turn=0,
@@ -65,13 +64,14 @@ def test_of_an_episode_at_the_wheel_the_actions_and_the_models_own_replies_are_r
         reward=0.0,
         replaced="Hm.",
     )
-    for event in (
-        EpisodeStarted(episode=0, system_prompt="", prompt_version=1, mode="train"),
-        ObservationShown(episode=0, turn=0, text="x", actions=shown),
-        turn,
-        EpisodeFinished(episode=0, episode_return=0.0, length=1, end="truncated"),
-    ):
-        recorder.add(event)
-    assert recorder.last is not None
-    demo = as_demonstration(recorder.last, CommandAgent(), "chest", model="m", clock=lambda: NOON)
+    corrected = EpisodeCorrected(
+        started=EpisodeStarted(episode=0, system_prompt="", prompt_version=1, mode="train"),
+        observations=["x"],
+        admissible=[shown],
+        turns=[turn],
+        finished=EpisodeFinished(episode=0, episode_return=0.0, length=1, end="truncated"),
+    )
+    demo = Demonstration.of_correction(
+        CommandAgent(), "chest", corrected, model="m", recorded_at=NOON
+    )
     assert (demo.admissible, demo.source, demo.corrected) == ([shown], "correction", {0: "Hm."})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from llamagym_tui.config.typed import assigned
-from llamagym_tui.engine.learning.earlier_turns import episodes_of
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.protocol.events import Event, SettingsMeasured, UpdateFinished
@@ -66,17 +64,6 @@ def test_a_number_of_earlier_turns_that_is_given_is_not_measured(tmp_path) -> No
     with pytest.raises(AssertionError, match="not measured"):
         found_history(events)
     assert read_config(tmp_path).history == "all"
-
-
-def test_what_is_foretold_of_a_turn_is_what_comes_from_it_on(tmp_path) -> None:
-    _, batch, learner = played(tmp_path, "bundled", 0)
-    for trajectory in batch:
-        for at, segment in enumerate(trajectory.segments):
-            segment.turns[0] = replace(segment.turns[0], reward=float(2**at))
-    # Seven turns with rewards of 1, 2, 4, ...: 127 in all, and 64 for the last one.
-    for found in episodes_of(learner, batch):
-        assert found.rewards.tolist() == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]
-        assert found.returns.tolist() == [127.0, 126.0, 124.0, 120.0, 112.0, 96.0, 64.0]
 
 
 @pytest.fixture(scope="module")

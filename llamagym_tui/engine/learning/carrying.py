@@ -15,7 +15,6 @@ from torch import Tensor
 from llamagym_tui.engine.learning.directions import measure
 from llamagym_tui.engine.learning.packing import Row
 from llamagym_tui.engine.model.forward import Encoded
-from llamagym_tui.engine.model.ridge import RidgeCritic
 from llamagym_tui.engine.policy.policy import Policy, states_of
 from llamagym_tui.engine.tokens.token_tree import ActionTrie
 from llamagym_tui.engine.tokens.tokenization import Opening
@@ -33,14 +32,13 @@ Seen = tuple[tuple[str, ...] | None, tuple[int, ...]]
 prompt behind those of the system prompt."""
 
 
-class Learnt(NamedTuple):
-    """An adapter on the head, and its critic."""
+class Carried(NamedTuple):
+    """An adapter on the head."""
 
     down: Tensor
     """(K, D) directions, A."""
     rows: Tensor
     """(m, K) rows of B, of the tokens of admissible replies."""
-    critic: RidgeCritic
 
 
 def seen_in(rows: Sequence[Row]) -> list[Seen]:
@@ -55,14 +53,11 @@ def seen_in(rows: Sequence[Row]) -> list[Seen]:
 
 
 @torch.no_grad()
-def carried(
-    policy: Policy, critic: RidgeCritic, seen: Sequence[Seen], prompts: tuple[str, str]
-) -> Learnt | None:
-    """What a policy has learnt, for another system prompt; None: it has seen nothing, or the new prompt has no ids.
+def carried(policy: Policy, seen: Sequence[Seen], prompts: tuple[str, str]) -> Carried | None:
+    """The adapter of a policy, for another system prompt; None: it has seen nothing, or the new prompt has no ids.
 
     Args:
         policy: with the adapter that has learnt.
-        critic: its critic.
         seen: observations of its last batch.
         prompts: the system prompt under which it has learnt, and the other one.
     """
@@ -88,11 +83,7 @@ def carried(
                 shifts.setdefault(token, []).append(bounded[:, place] / narrow.scale)
     for token in features:
         up[token] = _fitted(torch.cat(features[token]), torch.cat(shifts[token]))
-    values = RidgeCritic(critic.hidden_size).to(down.device)
-    first = torch.cat([there.hidden[:, 0] for _, _, there in groups])
-    judged = torch.cat([critic(here.hidden[:, 0]) for _, here, _ in groups])
-    values.fit(first, judged, torch.ones_like(judged))
-    return Learnt(down, up[narrow.ids], values)
+    return Carried(down, up[narrow.ids])
 
 
 def _groups(

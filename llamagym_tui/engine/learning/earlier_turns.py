@@ -6,7 +6,7 @@ actions of earlier turns as well. Each foretells the reward, the return and the 
 kept back. Where the past foretells nothing better than chance does, the observation has all that a policy can use.
 
 The regressions are kernel ridges. A straight line through the states would miss what several of their parts mean
-together, and the past would seem to help. Notation: N turns, D hidden size, K components.
+together, and the past would seem to help. Notation: N turns in E episodes, D hidden size, K components.
 """
 
 import math
@@ -18,7 +18,6 @@ from torch import Tensor
 
 from llamagym_tui.engine.learning.packing import batch_rows
 from llamagym_tui.engine.learning.ppo import PPO
-from llamagym_tui.engine.learning.rewards import discounted_returns
 from llamagym_tui.engine.policy.trajectory import Trajectory
 
 COMPONENTS = 32
@@ -34,16 +33,13 @@ CANDIDATES = (1, 2, 4, 8, 16)
 """Numbers of earlier turns that are tried; the last one stands for all of them."""
 CERTAIN = 3.0
 """Standard errors by which the error of the foretold must fall."""
-REWARD = "reward"
-RETURN = "return"
-NEXT = "next observation"
-LEAST_GAINS = {REWARD: 0.05, RETURN: 0.05, NEXT: 0.2}
-"""Share of what the observation leaves unexplained of each that earlier turns must explain. Of the next observation it
-is more: regressions on few turns gain a little from all that goes with it."""
+LEAST_GAINS = (0.05, 0.05, 0.2)
+"""Share of what the observation leaves unexplained of reward, return and next observation that earlier turns must
+explain. Of the next observation it is more: regressions on few turns gain a little from all that goes with it."""
 NEAR_TURNS = 0.2
 """Share of the longest episode in which turns count as of about the same number."""
-PENALTIES = (0.003, 0.03, 0.3, 3.0)
-"""Of the ridge; each regression has the best one for it."""
+PENALTY = 0.1
+"""Of the ridge, in units of the kernel's diagonal."""
 
 
 class Played(NamedTuple):
@@ -55,93 +51,65 @@ class Played(NamedTuple):
     """(T,) a number for each action; -1: the reply named none."""
     rewards: Tensor
     """(T,)."""
-    returns: Tensor
-    """(T,) undiscounted sum of the rewards from each turn on."""
 
 
 class Found(NamedTuple):
     turns: int | None
-    """How many earlier turns help. None: all."""
+    """The number of earlier turns that help. None: all."""
     reason: str
     """For people, with their number."""
 
 
-Errors = dict[str, Tensor]
-"""(N,) squared errors of what is foretold of each turn, in units of its spread, by its name."""
-
-
-class Gain(NamedTuple):
-    """What earlier turns foretell best, and how much better than the observation alone."""
-
-    share: float
-    """Of what the observation leaves unexplained."""
-    of: str
-
-
 @torch.no_grad()
 def episodes_of(learner: PPO, trajectories: Sequence[Trajectory]) -> list[Played]:
-    """Episodes that the learner's policy played alone, with the states of its model; as many as are looked at."""
+    """Episodes that the learner's policy played alone, with the states of its model, up to `MOST_TURNS`."""
     sample: list[Trajectory] = []
     turns = 0
     for trajectory in trajectories:
-        is_own = all(turn.is_trained for turn in trajectory.turns)
-        if is_own and trajectory.turns and turns < MOST_TURNS:
+        if 0 < trajectory.own_turns == len(trajectory.turns) and turns < MOST_TURNS:
             sample.append(trajectory)
-            turns += len(trajectory.turns)
-    rows = batch_rows(sample)
-    every = sum(len(row.segment.turns) for row in rows)
-    states: Tensor | None = None
-    for part, encoded in learner.encoded(rows):
-        found = encoded.hidden[part.turns.rows, part.turns.columns].float().cpu()
-        if states is None:
-            states = found.new_zeros(every, found.shape[1])
-        states[part.turns.indices.cpu()] = found
+            turns += trajectory.own_turns
+    of_turns: dict[int, Tensor] = {}
+    for part, encoded in learner.encoded(batch_rows(sample)):
+        states = encoded.hidden[part.turns.rows, part.turns.columns].float().cpu()
+        of_turns |= zip(part.turns.indices.tolist(), states, strict=True)
     played: list[Played] = []
-    numbers: dict[tuple[int, ...], int] = {}  # of the actions, by the replies that name them
     first = 0
     for trajectory in sample:
-        assert states is not None, "there are turns"
-        actions: list[int] = []
-        for segment in trajectory.segments:
-            for turn in segment.turns:
-                reply = tuple(segment.ids[turn.start : turn.end])
-                named = -1 if turn.parse_failed else numbers.setdefault(reply, len(numbers))
-                actions.append(named)
-        last = first + len(actions)
-        rewards = torch.tensor([turn.reward for turn in trajectory.turns])
-        to_come = discounted_returns(trajectory, gamma=1.0)  # of the last turn first
-        returns = torch.tensor(to_come[: len(actions)]).flip(0)
-        played.append(Played(states[first:last], torch.tensor(actions), rewards, returns))
+        last = first + len(trajectory.turns)
+        actions = [
+            -1 if turn.parse_failed else hash(tuple(segment.ids[turn.start : turn.end]))
+            for segment in trajectory.segments
+            for turn in segment.turns
+        ]
+        played.append(
+            Played(
+                torch.stack([of_turns[turn] for turn in range(first, last)]),
+                torch.tensor(actions),
+                torch.tensor([turn.reward for turn in trajectory.turns]),
+            )
+        )
         first = last
     return played
 
 
 def turns_that_help(episodes: Sequence[Played]) -> Found | None:
-    """How many earlier turns a prompt needs. None: there are too few episodes to tell."""
+    """The number of earlier turns that a prompt needs. None: there are too few episodes to tell."""
     sample = _sample(episodes)
     if len(sample) < FEWEST_EPISODES:
         return None
-    found = _found(sample)
-    is_whole = sum(len(each.rewards) for each in sample) >= MOST_TURNS
-    return found if found.turns != 0 or is_whole else None
-
-
-def _found(sample: Sequence[Played]) -> Found:
     problem = _Problem(sample)
-    longest = max(len(each.rewards) for each in sample) - 1
-    alone = problem.errors(0)
-    helping: list[tuple[int, Gain, Errors]] = []
-    for turns in CANDIDATES:
-        if turns > 1 and turns // 2 >= longest:
-            break
-        errors = problem.errors(min(turns, longest))
-        gain = problem.gain(alone, errors)
-        if gain is not None:
-            helping.append((turns, gain, errors))
-    # The fewest turns than which no larger number is better.
-    for place, (turns, gain, errors) in enumerate(helping):
-        if not any(problem.gain(errors, more) for _, _, more in helping[place + 1 :]):
-            return _of_turns(turns, longest, gain)
+    helping = problem.turns_that_help()
+    if helping:
+        turns, gain = helping
+        explained = f"they explain {gain:.0%} of what the observation leaves open"
+        if turns == CANDIDATES[-1] and problem.longest > turns:
+            return Found(None, f"prompts have all earlier turns: {explained}")
+        needed = min(turns, problem.longest)
+        noun = "earlier turn" if needed == 1 else "earlier turns"
+        return Found(needed, f"prompts have {needed} {noun}: {explained}")
+    if sum(len(each.rewards) for each in sample) < MOST_TURNS:
+        return None
     return Found(
         0,
         "prompts have no earlier turns: with them the first batch's rewards, returns and next observations are not "
@@ -149,19 +117,8 @@ def _found(sample: Sequence[Played]) -> Found:
     )
 
 
-def _of_turns(turns: int, longest: int, gain: Gain) -> Found:
-    explained = (
-        f"they explain {gain.share:.0%} of what the observation leaves open of the {gain.of}"
-    )
-    if turns == CANDIDATES[-1] and longest > turns:
-        return Found(None, f"prompts have all earlier turns: {explained}")
-    needed = min(turns, longest)
-    noun = "earlier turn" if needed == 1 else "earlier turns"
-    return Found(needed, f"prompts have {needed} {noun}: {explained}")
-
-
 def _sample(episodes: Sequence[Played]) -> list[Played]:
-    """Whole episodes of `MOST_TURNS` turns in all; at least as many as are needed, of which less is looked at."""
+    """The beginnings of episodes, `MOST_TURNS` turns in all, of at least as many episodes as are needed."""
     most = max(MOST_TURNS // FEWEST_EPISODES, MOST_TURNS // max(len(episodes), 1))
     found: list[Played] = []
     turns = 0
@@ -179,8 +136,10 @@ class _Problem:
 
     def __init__(self, episodes: Sequence[Played]) -> None:
         lengths = [len(each.rewards) for each in episodes]
-        self.count = len(episodes)
-        self.episode = torch.arange(self.count).repeat_interleave(torch.tensor(lengths))  # (N,)
+        self.longest = max(lengths) - 1
+        """Earlier turns of the longest episode's last turn."""
+        self._count = len(episodes)
+        self._episode = torch.arange(self._count).repeat_interleave(torch.tensor(lengths))  # (N,)
         self._turn = torch.cat([torch.arange(length) for length in lengths])  # (N,)
         components = _components(torch.cat([each.states for each in episodes]).double())
         actions = torch.cat([each.actions for each in episodes])
@@ -188,28 +147,40 @@ class _Problem:
         self._alike = (1 + (actions[:, None] == actions[None]).double()) / 2  # (N, N)
         apart = (self._turn[:, None] - self._turn[None]) / max(lengths)
         self._similar_turn = (-(apart.double() ** 2) / (2 * NEAR_TURNS**2)).exp()
-        rewards = torch.cat([each.rewards for each in episodes]).double()
-        returns = torch.cat([each.returns for each in episodes]).double()
-        is_last = torch.zeros(len(self._turn), dtype=torch.bool)
-        is_last[torch.tensor(lengths).cumsum(0) - 1] = True
-        self._goes_on = ~is_last
-        self._paid = torch.stack([rewards, returns], dim=1)  # (N, 2)
+        rewards = [each.rewards.double() for each in episodes]
+        returns = [of_turns.flip(0).cumsum(0).flip(0) for of_turns in rewards]
+        self._paid = torch.stack([torch.cat(rewards), torch.cat(returns)], dim=1)  # (N, 2)
         self._after = components.roll(-1, dims=0)[:, :NEXT_COMPONENTS]  # (N, M)
+        self._goes_on = self._episode == self._episode.roll(-1)
+        self._goes_on[-1] = False
 
-    def errors(self, turns: int) -> Errors:
-        """(N,) squared error of each target at each turn, foretold from other episodes, with so many earlier turns."""
+    def turns_that_help(self) -> tuple[int, float] | None:
+        """The fewest earlier turns than which no larger number is better, and their gain. None: none help."""
+        alone = self._errors(0)
+        helping: dict[int, tuple[float, Tensor]] = {}
+        for turns in CANDIDATES:
+            if turns > 1 and turns // 2 >= self.longest:
+                break
+            errors = self._errors(min(turns, self.longest))
+            gain = self._gain(alone, errors)
+            if gain:
+                helping[turns] = gain, errors
+        for turns, (gain, errors) in helping.items():
+            more = [others for number, (_, others) in helping.items() if number > turns]
+            if not any(self._gain(errors, others) for others in more):
+                return turns, gain
+        return None
+
+    def _errors(self, turns: int) -> Tensor:
+        """(N, 3) squared errors of reward, return and next observation, foretold from other episodes."""
         kernel = self._kernel(turns)
-        fold = self.episode % FOLDS
+        fold = self._episode % FOLDS
         paid = _errors(kernel, self._paid, torch.ones_like(self._goes_on), fold)
         after = _errors(kernel, self._after, self._goes_on, fold)
-        return {
-            REWARD: _best([errors[:, 0] for errors in paid]),
-            RETURN: _best([errors[:, 1] for errors in paid]),
-            NEXT: _best([errors.mean(1) for errors in after]),
-        }
+        return torch.cat([paid, after.mean(1, keepdim=True)], dim=1)
 
     def _kernel(self, turns: int) -> Tensor:
-        """(N, N) how alike turns are: in their state and action, in their number, and in so many earlier turns."""
+        """(N, N) likeness of turns: in their state and action, in their number, and in this many earlier turns."""
         kernel = self._alike * (self._similar + self._similar_turn + 1)
         if not turns:
             return kernel
@@ -223,23 +194,20 @@ class _Problem:
         # What was said before may mean one thing with one action, and another at another observation.
         return kernel + past * self._alike * (1 + self._similar) / 2
 
-    def gain(self, alone: Errors, with_past: Errors) -> Gain | None:
-        """What is foretold better with the past. None: nothing, as far as chance lets see."""
-        best: Gain | None = None
-        for name, least in LEAST_GAINS.items():
-            fall = alone[name] - with_past[name]  # (N,)
-            of_episode = fall.new_zeros(self.count).index_add(0, self.episode, fall)
-            chance = float(of_episode.std()) * math.sqrt(self.count)
-            gain = float(fall.sum()) / max(float(alone[name].sum()), 1e-9)
-            is_certain = float(fall.sum()) >= CERTAIN * chance
-            if is_certain and gain >= least and (best is None or gain > best.share):
-                best = Gain(gain, name)
-        return best
+    def _gain(self, alone: Tensor, with_past: Tensor) -> float:
+        """The largest share of the (N, 3) errors that falls away with the past; 0 where that may be chance."""
+        fall = alone - with_past
+        of_episode = fall.new_zeros(self._count, fall.shape[1]).index_add(0, self._episode, fall)
+        chance = of_episode.std(0) * math.sqrt(self._count)
+        shares = fall.sum(0) / alone.sum(0).clamp(min=1e-9)
+        is_certain = fall.sum(0) >= CERTAIN * chance
+        is_enough = shares >= torch.tensor(LEAST_GAINS)
+        return float((shares * (is_certain & is_enough)).max())
 
 
-def _errors(kernel: Tensor, values: Tensor, counts: Tensor, fold: Tensor) -> list[Tensor]:
-    """For each of the penalties the (N, M) squared errors of values, in units of their spread; 0 where none counts."""
-    found = [torch.zeros_like(values) for _ in PENALTIES]
+def _errors(kernel: Tensor, values: Tensor, counts: Tensor, fold: Tensor) -> Tensor:
+    """(N, M) squared errors of values foretold from other folds, in units of their spread; 0 where none counts."""
+    errors = torch.zeros_like(values)
     for held_out in range(FOLDS):
         here = counts & (fold == held_out)
         others = counts & (fold != held_out)
@@ -247,15 +215,13 @@ def _errors(kernel: Tensor, values: Tensor, counts: Tensor, fold: Tensor) -> lis
             continue
         mean = values[others].mean(0)
         spread = values[others].std(0).clamp(min=1e-9)
-        wanted = (values[others] - mean) / spread
         known = kernel[others][:, others]
-        across = kernel[here][:, others]
         scale = float(known.diagonal().mean())
-        for penalty, errors in zip(PENALTIES, found, strict=True):
-            ridge = known + penalty * scale * torch.eye(len(known), dtype=known.dtype)
-            weights = torch.cholesky_solve(wanted, torch.linalg.cholesky(ridge))
-            errors[here] = (across @ weights - (values[here] - mean) / spread).square()
-    return found
+        ridge = known + PENALTY * scale * torch.eye(len(known), dtype=known.dtype)
+        weights = torch.linalg.solve(ridge, (values[others] - mean) / spread)
+        foretold = kernel[here][:, others] @ weights
+        errors[here] = (foretold - (values[here] - mean) / spread).square()
+    return errors
 
 
 def _components(states: Tensor) -> Tensor:
@@ -271,8 +237,3 @@ def _similar(points: Tensor) -> Tensor:
     distances = torch.cdist(points, points).square()
     typical = distances.flatten()[:: max(1, distances.numel() // 10_000)].median().clamp(min=1e-12)
     return (-distances / (0.5 * typical)).exp()
-
-
-def _best(errors: Sequence[Tensor]) -> Tensor:
-    """The errors that are least in all."""
-    return min(errors, key=lambda each: float(each.sum()))

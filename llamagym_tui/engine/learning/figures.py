@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from llamagym_tui.config import LEARNERS, Credit, LearnerName, UpdateStats
+from llamagym_tui.config import PPOConfig, UpdateStats
 from llamagym_tui.engine.learning.losses import UpdateSums
 from llamagym_tui.engine.learning.targets import Targets, explained_variance
 from llamagym_tui.engine.policy.trajectory import Trajectory
@@ -122,12 +122,9 @@ class UsedBatch:
 
     trajectories: Sequence[Trajectory]
     targets: Targets
-    credit: Credit
-    clip_range: float
+    config: PPOConfig
     temperature: float
-    """Under which the batch was sampled and scored."""
-    learner: LearnerName
-    """By which its advantages were estimated."""
+    """Of sampling and scoring."""
 
     def earned(self, trajectory: Trajectory, number: int) -> list[Earned]:
         """Value, return and advantage of each decision of a turn, in the update.
@@ -140,7 +137,7 @@ class UsedBatch:
         """
         turns, decisions = self._place(trajectory, number)
         length = len(trajectory.turns[number].decision_logprobs)
-        if self.credit == "turn":
+        if self.config.credit == "turn":
             return [self._earned_at(turns)] * length
         return [self._earned_at(decisions + each) for each in range(length)]
 
@@ -177,7 +174,7 @@ class UsedBatch:
     def _earned_at(self, unit: int) -> Earned:
         """What a turn or decision has, by its index in the batch."""
         return Earned(
-            value=float(self.targets.values[unit]) if LEARNERS[self.learner].has_critic else None,
+            value=float(self.targets.values[unit]) if self.config.has_critic else None,
             target=float(self.targets.returns[unit]),
             advantage=float(self.targets.advantages[unit]),
         )

@@ -363,10 +363,15 @@ class HeadSteps:
     def _taken(self) -> Learnt:
         """Copies of what was learnt under the present prompt."""
         self._include_new_tokens()
-        ids = self.narrow.ids
-        found = self._named(self.narrow.down, ids, self.narrow.up[ids], self._critic)
-        for name, moment in self._moments.items():
-            found[MOMENT + name] = moment
+        narrow = self.narrow
+        found = {
+            "down": narrow.down,
+            "ids": narrow.ids,
+            "rows": narrow.up[narrow.ids],
+            "rate": torch.tensor(self._rate, dtype=torch.float64),
+            **_named(MOMENT, self._moments),
+            **_named(CRITIC, self._critic.state_dict()),
+        }
         if self.reference is not None:
             then = self.reference.weights
             found["reference"] = self._in_order(then["ids"], then["rows"])
@@ -375,26 +380,25 @@ class HeadSteps:
     def _begun(self, prompt: str) -> Learnt:
         """What learning under a new prompt begins with: no moments, and the reference without an adapter."""
         assert self._prompt is not None, "the caller has looked"
-        learnt = carried(self.policy, self._critic, self._seen, (self._prompt, prompt))
-        if learnt is None:
-            return self._nothing()
-        return self._named(learnt.down, self.narrow.ids, learnt.rows, learnt.critic)
+        begun = self._nothing()
+        adapter = carried(self.policy, self._seen, (self._prompt, prompt))
+        if adapter is not None:
+            begun["down"] = adapter.down
+            begun["ids"] = self.narrow.ids
+            begun["rows"] = adapter.rows
+            begun["rate"] = torch.tensor(self._rate, dtype=torch.float64)
+        return begun
 
     def _nothing(self) -> Learnt:
         """What is known before the first update: no directions, no critic."""
-        no_ids = self.narrow.ids[:0]
-        critic = RidgeCritic(self._critic.hidden_size)
-        down = torch.zeros_like(self.narrow.down)
-        learnt = self._named(down, no_ids, self.narrow.up[no_ids], critic)
-        return {**learnt, "rate": torch.tensor(FIRST_RATE, dtype=torch.float64)}
-
-    def _named(self, down: Tensor, ids: Tensor, rows: Tensor, critic: nn.Module) -> Learnt:
-        """An adapter and its critic, with the present rate."""
-        found = {"down": down, "ids": ids, "rows": rows}
-        found["rate"] = torch.tensor(self._rate, dtype=torch.float64)
-        for name, value in critic.state_dict().items():
-            found[CRITIC + name] = value
-        return found
+        narrow = self.narrow
+        return {
+            "down": torch.zeros_like(narrow.down),
+            "ids": narrow.ids[:0],
+            "rows": narrow.up.detach()[:0],
+            "rate": torch.tensor(FIRST_RATE, dtype=torch.float64),
+            **_named(CRITIC, RidgeCritic(self._critic.hidden_size).state_dict()),
+        }
 
     @torch.no_grad()
     def _put(self, learnt: Mapping[str, Tensor]) -> None:
@@ -441,6 +445,11 @@ def _paths(row: Row, trie: ActionTrie) -> list[list[int]]:
 
 def _adam(rows: nn.Parameter, rate: float) -> torch.optim.Adam:
     return torch.optim.Adam([rows], lr=rate, betas=(0.9, 0.999))
+
+
+def _named(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors with a prefix before their names."""
+    return {prefix + name: value for name, value in tensors.items()}
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

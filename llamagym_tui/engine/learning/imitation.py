@@ -9,16 +9,21 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from llamagym_tui.config import DPOSettings, SFTSettings, WarmStartStats
+from llamagym_tui.engine.learning import trl_training
 from llamagym_tui.engine.learning.head_steps import HeadSteps
 from llamagym_tui.engine.learning.packing import batch_rows
+from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.targets import turn_sums
+from llamagym_tui.engine.learning.trl_training import Progress
 from llamagym_tui.engine.own_torch import own_torch
+from llamagym_tui.engine.policy.earlier import EarlierSelf
 from llamagym_tui.engine.policy.episode import replayed
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Choice, Trajectory
@@ -26,8 +31,6 @@ from llamagym_tui.errors import UsageError
 from llamagym_tui.game.chat import ChatMessage, Preference, assistant
 
 T = TypeVar("T")
-Progress = Callable[[int, int, float], None]
-"""Called with steps done, steps in all, and the loss of the last one."""
 STEPS = 100
 """Steps on all demonstrations together, at the rate of a head's first update."""
 PREFERRED = 1.0
@@ -48,26 +51,53 @@ def drawn(lessons: Sequence[T], settings: SFTSettings, seed: int) -> Sequence[T]
 
 
 @own_torch()
-def train_head_on(
-    steps: HeadSteps,
-    conversations: Sequence[Sequence[ChatMessage]],
+def learn_from(
+    learner: PPO,
+    lessons: Sequence[Any],
     settings: SFTSettings,
     *,
     seed: int = 0,
     progress: Progress = lambda step, steps, loss: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> WarmStartStats:
-    """Imitate demonstrations by an adapter on the head; its policy has a new version afterwards, cancelled or not.
+    """Imitate conversations, or prefer replies to others.
+
+    The policy has a new version afterwards, cancelled or not, and is the learner's reference.
 
     Args:
-        seed: of the choice, if there are more than `max_examples`.
+        lessons: conversations, or a `Preference` each.
+        settings: `SFTSettings` to imitate, `DPOSettings` to prefer.
+        seed: of the order, and of the choice if there are more lessons than `max_examples`.
         progress: called after every step.
-        should_stop: called before every step; True ends the training, and what was learnt stays.
+        should_stop: called between steps; True ends the training, and what was learnt stays.
     Raises:
-        UsageError: settings are given that it has no use for, or no reply is an admissible one.
+        UsageError: an adapter on the head has no use for a setting, or cannot learn from these lessons.
+        LlamaGymError: a weight is not finite any more, and the policy is lost.
     """
+    lessons = drawn(lessons, settings, seed)
+    is_dpo = isinstance(settings, DPOSettings)
+    learn: Callable[..., WarmStartStats]
+    if isinstance(learner.steps, HeadSteps):
+        learn = partial(prefer_by_head if is_dpo else imitate_by_head, learner.steps)
+    else:
+        learn = partial(trl_training.prefer if is_dpo else trl_training.imitate, learner.policy)
+        learn = partial(learn, seed=seed)
+    stats = learn(lessons, settings, progress=progress, should_stop=should_stop)
+    if learner.reference is not None:
+        learner.reference = EarlierSelf.of(learner.policy)
+    return stats
+
+
+def imitate_by_head(
+    steps: HeadSteps,
+    conversations: Sequence[Sequence[ChatMessage]],
+    settings: SFTSettings,
+    *,
+    progress: Progress,
+    should_stop: Callable[[], bool],
+) -> WarmStartStats:
+    """Imitate demonstrations by an adapter on the head."""
     _require_used(settings, "sft")
-    conversations = drawn(conversations, settings, seed)
     trajectories = [_chosen(steps.policy, each) for each in conversations]
     own = sum(trajectory.own_turns for trajectory in trajectories)
     if not own:
@@ -82,24 +112,19 @@ def train_head_on(
     )
 
 
-@own_torch()
 def prefer_by_head(
     steps: HeadSteps,
     pairs: Sequence[Preference],
     settings: DPOSettings,
     *,
-    seed: int = 0,
-    progress: Progress = lambda step, steps, loss: None,
-    should_stop: Callable[[], bool] = lambda: False,
+    progress: Progress,
+    should_stop: Callable[[], bool],
 ) -> WarmStartStats:
-    """Prefer replies to others, with the arguments of `train_head_on`, by DPO's loss (arXiv:2305.18290, equation 7).
+    """Prefer replies to others by DPO's loss (arXiv:2305.18290, equation 7).
 
     It ends once each preferred reply is likelier than the other by `PREFERRED` nats, as further steps would take it
-    everywhere.
-
-    Raises:
-        UsageError: as `train_head_on`; or no batch has shown yet in what observations differ, so that what is preferred
-            in some would be taken in all.
+    everywhere. It refuses to learn before a batch has shown in what observations differ, as what is preferred in some
+    would be taken in all.
     """
     _require_used(settings, "dpo")
     if not steps.narrow.down.any():
@@ -107,7 +132,7 @@ def prefer_by_head(
             "An adapter on the LM head alone learns from preferences once a batch has shown in what observations "
             "differ: ask again after the first update."
         )
-    either = [_either(steps.policy, pair) for pair in drawn(pairs, settings, seed)]
+    either = [_either(steps.policy, pair) for pair in pairs]
     both = [(first, second) for first, second in either if first.own_turns and second.own_turns]
     if not both:
         raise UsageError(_NONE_ADMISSIBLE)

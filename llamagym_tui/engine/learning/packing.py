@@ -9,10 +9,9 @@ replies.
 """
 
 import random
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -29,7 +28,6 @@ from llamagym_tui.engine.policy.decisions import (
 )
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory
 from llamagym_tui.engine.tokens.token_tree import ForwardLimits, TokenTree, grouped, padded
-from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,22 +143,11 @@ def rows_of_turns(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def parts_of(rows: Sequence[Row], count: int) -> list[Sequence[Row]]:
-    """What each of several ranks or threads computes: about as many distinct and scored tokens, of neighbours."""
+    """The rows that each of several ranks computes, neighbours that begin alike."""
     if count == 1:
         return [rows]
-    # In order of their ids, those that begin alike are mostly in one part, and meet on one tree there.
     ordered = sorted(rows, key=lambda row: (row.segment.prefix, row.segment.ids))
-    # The work of the first 0, 1, 2, ... rows: what a row does not share with its neighbour, and what is scored of it.
-    work = [0]
-    before: list[int] = []
-    for row in ordered:
-        ids = row.segment.ids
-        own = len(ids) - _shared_length(before, ids)
-        work.append(work[-1] + own + _scored_tokens(row))
-        before = ids
-    # Each part ends where its share of the work is reached.
-    bounds = [bisect_left(work, work[-1] * part / count) for part in range(count)]
-    bounds.append(len(ordered))
+    bounds = [len(rows) * part // count for part in range(count + 1)]
     return [ordered[start:end] for start, end in pairwise(bounds)]
 
 
@@ -316,14 +303,6 @@ def collate(packed: Sequence[PackedTree], device: torch.device, *, is_chosen: bo
     )
 
 
-def _shared_length(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many ids two sequences have in common at their beginning."""
-    for at, (id_of_one, id_of_other) in enumerate(zip(one, other, strict=False)):
-        if id_of_one != id_of_other:
-            return at
-    return min(len(one), len(other))
-
-
 def _scored_tokens(row: Row) -> int:
     """Tokens of a segment whose log-probability is needed: those sampled, or those of all admissible replies."""
     count = 0
@@ -335,17 +314,3 @@ def _scored_tokens(row: Row) -> int:
         else:
             count += sum(len(reply) for reply in turn.choice.replies)
     return count
-
-
-def observation_ids(chat: ChatTokenizer, segment: Segment) -> Iterator[tuple[int, ...]]:
-    """Ids of each turn's observation; of a prompt that repeats earlier turns, all after its prefix."""
-    end = 0
-    for turn in segment.turns:
-        ids = segment.ids[end : turn.start]
-        template: Sequence[int] = ()
-        if end:
-            template = chat.continuation("", ended=segment.ids[end - 1] == chat.end_ids[0])
-        # What the template writes before an observation is not part of it.
-        same = takewhile(lambda pair: pair[0] == pair[1], zip(ids, template, strict=False))
-        yield tuple(ids[len(list(same)) :])
-        end = turn.end

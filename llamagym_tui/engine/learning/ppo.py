@@ -28,7 +28,7 @@ from llamagym_tui.engine.learning.figures import UsedBatch, update_stats
 from llamagym_tui.engine.learning.head_steps import HeadState, HeadSteps
 from llamagym_tui.engine.learning.losses import Objective
 from llamagym_tui.engine.learning.model_steps import ModelSteps
-from llamagym_tui.engine.learning.packing import PackedRows, Row, batch_rows, observation_ids
+from llamagym_tui.engine.learning.packing import PackedRows, Row, batch_rows
 from llamagym_tui.engine.learning.rewards import Novelty, ReturnMoments, discounted_returns
 from llamagym_tui.engine.learning.targets import Targets, batch_targets
 from llamagym_tui.engine.model.forward import Encoded
@@ -214,14 +214,7 @@ class PPO:
         self.updates += 1
         self.policy.version += 1
         self.used.append(
-            UsedBatch(
-                trajectories,
-                targets,
-                self.config.credit,
-                self.config.clip_range,
-                self.policy.generation.temperature,
-                self.config.learner,
-            )
+            UsedBatch(trajectories, targets, self.config, self.policy.generation.temperature)
         )
         if moves_policy and not made.has_moved:
             cause = self.steps.why_it_stood_still(sums, made.lr)
@@ -258,7 +251,8 @@ class PPO:
             bootstraps = self.policy.bootstrap_values(trajectories)
         observations: Sequence[int] = ()
         if config.facts.groups == "observation":
-            observations = self._observations(trajectories)
+            numbers: dict[str, int] = {}
+            observations = [numbers.setdefault(turn.observation, len(numbers)) for turn in turns]
         return batch_targets(
             trajectories,
             config,
@@ -292,16 +286,6 @@ class PPO:
             encoded.hidden[part.decisions.rows, part.decisions.columns]
         )
         return values
-
-    def _observations(self, trajectories: Sequence[Trajectory]) -> list[int]:
-        """(K,) a number for each turn's observation, the same for the same one under the same prompt."""
-        numbers: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
-        return [
-            numbers.setdefault((segment.prefix, observation), len(numbers))
-            for trajectory in trajectories
-            for segment in trajectory.segments
-            for observation in observation_ids(self.policy.chat, segment)
-        ]
 
     def encoded(self, rows: Iterable[Row]) -> Iterator[tuple[PackedRows, Encoded]]:
         """Rows in the parts that are computed at once, with what the model says of each."""

@@ -17,13 +17,14 @@ from typing import Any, NamedTuple
 import torch
 
 from llamagym_tui.config import DPOSettings, SFTSettings, WarmStartStats
-from llamagym_tui.engine.learning.imitation import Progress, drawn
 from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.episode import prompt_after, replayed
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.chat import ChatMessage, Preference
 
+Progress = Callable[[int, int, float], None]
+"""Called with steps done, steps in all, and the loss of the last one."""
 NOT_TRAINED = -100
 """Label of a token without loss, as transformers has it."""
 MAX_GRAD_NORM = 1.0
@@ -68,7 +69,7 @@ def pair_row(policy: Policy, pair: Preference) -> dict[str, list[int]]:
 
 
 @own_torch()
-def train_on(
+def imitate(
     policy: Policy,
     conversations: Sequence[Sequence[ChatMessage]],
     settings: SFTSettings,
@@ -80,13 +81,12 @@ def train_on(
     """Train the policy on demonstrations; it has a new version afterwards, cancelled or not.
 
     Args:
-        seed: of the order, and of the choice if there are more than `max_examples`.
-        progress: called after every step with steps done, steps in all, and the loss.
+        seed: of the order.
+        progress: called after every step.
         should_stop: called after every step; True ends the training, and what was learnt stays.
     Raises:
         LlamaGymError: a weight is not finite any more, and the policy is lost.
     """
-    conversations = drawn(conversations, settings, seed)
     rows = [row for conversation in conversations for row in examples(policy, conversation)]
     longest = max((len(row.input_ids) for row in rows), default=1)
 
@@ -116,8 +116,8 @@ def prefer(
     progress: Progress = lambda step, steps, loss: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> WarmStartStats:
-    """Train the policy on preferences, with the arguments and errors of `train_on`."""
-    rows = [pair_row(policy, pair) for pair in drawn(pairs, settings, seed)]
+    """Train the policy on preferences, with the arguments and errors of `imitate`."""
+    rows = [pair_row(policy, pair) for pair in pairs]
     longest = max((sum(map(len, row.values())) for row in rows), default=1)
     model = policy.model.pretrained_model
     reference = None

@@ -1,8 +1,9 @@
 """The policy's decisions and their log-probabilities: sampled tokens, or replies chosen whole by score.
 
 A sampled token is a decision under the vocabulary's softmax. A chosen reply is one under the softmax over the scores of
-admissible replies. Temperature divides logits or scores. The update scores by
-the same functions as the rollout. Notation: S places of logits, N scored tokens, D decisions, K turns, M branches, A
+admissible replies. Temperature divides logits or scores. Rollout, update and probes score by the same functions.
+
+Notation: S places of logits, N scored tokens, D decisions, K turns, M branches, A
 admissible tokens or replies, V vocabulary.
 """
 
@@ -15,8 +16,10 @@ from torch import Tensor
 
 from llamagym_tui.engine.model.forward import Encoded, Scorer
 from llamagym_tui.engine.model.scores import entropy
+from llamagym_tui.engine.policy.policy import Policy, states_of
 from llamagym_tui.engine.policy.trajectory import Choice
 from llamagym_tui.engine.tokens.token_tree import ROOT, ActionTrie, padded
+from llamagym_tui.engine.tokens.tokenization import Opening
 
 LOGITS_AT_ONCE = 2**25
 """Numbers in the logits that are computed in one piece."""
@@ -29,8 +32,6 @@ class Decisions(NamedTuple):
     """(D,) nats of the distribution that was sampled; without gradient."""
     action_entropy: Tensor
     """(M,) nats of the distribution over actions: at branches, or of each choice."""
-    action_shares: Tensor
-    """(M, A) probabilities of that distribution, without gradient."""
 
 
 class Choices(NamedTuple):
@@ -73,7 +74,6 @@ def token_decisions(
         logprobs=logprobs[: len(ids)],
         entropy=entropies[places],
         action_entropy=entropy(among),
-        action_shares=among.detach().exp(),
     )
 
 
@@ -88,7 +88,6 @@ def reply_decisions(
         logprobs=shares.gather(1, choices.chosen[:, None]).squeeze(1),
         entropy=among.detach(),
         action_entropy=among,
-        action_shares=shares.detach().exp(),
     )
 
 
@@ -165,3 +164,45 @@ def sums_of_replies(logprobs: Tensor, trie: ActionTrie) -> Tensor:
     owners = [reply for reply, ids in enumerate(trie.replies) for _ in ids]
     sums = logprobs.new_zeros(len(logprobs), len(trie.replies))
     return sums.index_add(1, torch.tensor(owners, device=logprobs.device), logprobs)
+
+
+@torch.no_grad()
+def reply_logprobs(
+    policy: Policy, prompts: Sequence[Opening], trie: ActionTrie, temperature: float = 1.0
+) -> Tensor:
+    """(B, A) log-probability of each of A replies, end included, on each of B prompts.
+
+    `temperature` divides the logits.
+    """
+    encoded = states_of(policy, prompts, trie)
+    return sums_of_replies(token_logprobs(encoded, trie, temperature), trie)
+
+
+def shares_of_choices(policy: Policy, sums: Tensor, trie: ActionTrie) -> Tensor:
+    """(B, A) log-probability of choosing each reply under the policy's settings, from that (B, A) of its tokens."""
+    divisors = torch.tensor(policy.reply_divisors(trie), device=sums.device)
+    return score_logprobs(sums, divisors, policy.generation.temperature)
+
+
+@torch.no_grad()
+def probabilities_of_actions(
+    policy: Policy, prompts: Sequence[Opening], trie: ActionTrie | None = None
+) -> list[list[float]]:
+    """Probability of each action on each prompt. Where replies are sampled, other texts have the rest.
+
+    Args:
+        prompts: all ids before a reply.
+        trie: the admissible replies. None: those of every turn.
+    Raises:
+        PromptTooLongError: the model cannot read one of them.
+    """
+    trie = trie or policy.trie
+    for prompt in prompts:
+        policy.require_fit(len(prompt.prefix) + len(prompt.rest), trie)
+    if policy.generation.policy == "generate":
+        shares = reply_logprobs(policy, prompts, trie, policy.generation.temperature).exp()
+    else:
+        shares = shares_of_choices(policy, reply_logprobs(policy, prompts, trie), trie).exp()
+    actions = torch.tensor(trie.actions, dtype=torch.long, device=shares.device)
+    of_actions = shares.new_zeros(len(shares), 1 + max(trie.actions, default=-1))
+    return of_actions.index_add(1, actions, shares).tolist()

@@ -134,6 +134,7 @@ class Episode:
                 is_trained=is_trained,
                 branches=self.trie.branches(reply.ids) if is_trained else (),
                 choice=reply.choice,
+                observation=self.conversation[-1]["content"],
                 actions=self._actions,
             )
         )

@@ -20,7 +20,7 @@ from torch import Tensor
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.lean import is_llama_like
 from llamagym_tui.engine.own_torch import own_torch
-from llamagym_tui.engine.policy.decisions import score_logprobs, sums_of_replies, token_logprobs
+from llamagym_tui.engine.policy.decisions import shares_of_choices, sums_of_replies, token_logprobs
 from llamagym_tui.engine.policy.memory import PromptMemory
 from llamagym_tui.engine.policy.policy import Policy, states_of
 from llamagym_tui.engine.policy.trajectory import Choice
@@ -196,11 +196,7 @@ class Sampler:
         """Choose one of the admissible replies for each prompt."""
         divisors = self.policy.reply_divisors(trie)
         of_tokens = token_logprobs(encoded, trie)  # (B, N)
-        shares = score_logprobs(
-            sums_of_replies(of_tokens, trie),
-            torch.tensor(divisors, device=of_tokens.device),
-            self.policy.generation.temperature,
-        )  # (B, A)
+        shares = shares_of_choices(self.policy, sums_of_replies(of_tokens, trie), trie)  # (B, A)
         chosen = shares.argmax(-1) if greedy else self._drawn(shares)  # (B,)
         # Where each reply's tokens begin among the N.
         starts = [sum(map(len, trie.replies[:reply])) for reply in range(len(trie.replies))]

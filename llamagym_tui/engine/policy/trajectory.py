@@ -51,6 +51,8 @@ class Turn:
     """Places at which admissible replies part, counted from `start`."""
     choice: Choice | None = None
     """The choice by score. None: the reply was sampled token by token."""
+    observation: str = ""
+    """The user message before it."""
     actions: tuple[str, ...] | None = None
     """Names of the actions that were admissible. None: those of every turn."""
     steps: int = 1

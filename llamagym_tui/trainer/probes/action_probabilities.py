@@ -4,8 +4,8 @@ import logging
 
 from msgspec.structs import replace
 
-from llamagym_tui.engine.learning.scoring import probabilities_of_actions
 from llamagym_tui.engine.own_torch import own_torch
+from llamagym_tui.engine.policy.decisions import probabilities_of_actions
 from llamagym_tui.engine.policy.episode import prompt_after
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.tokens.tokenization import Opening

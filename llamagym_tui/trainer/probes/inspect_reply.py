@@ -13,10 +13,9 @@ from torch import Tensor
 
 from llamagym_tui.engine.learning.figures import Earned, UsedBatch, is_clipped
 from llamagym_tui.engine.learning.ppo import PPO
-from llamagym_tui.engine.learning.scoring import reply_logprobs
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.own_torch import own_torch
-from llamagym_tui.engine.policy.decisions import score_logprobs
+from llamagym_tui.engine.policy.decisions import reply_logprobs, score_logprobs
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory, Turn
 from llamagym_tui.engine.tokens.token_tree import ActionTrie
@@ -100,16 +99,9 @@ class ReplyInspector:
         self, episode: int, place: _Place, stage: Stage, used: UsedBatch | None
     ) -> TurnInspected:
         trajectory, number, segment, turn = place
-        if used:
-            temperature = used.temperature
-            clip_range = used.clip_range
-            credit = used.credit
-            learner = used.learner
-        else:
-            temperature = self._policy.generation.temperature
-            clip_range = self._learner.config.clip_range
-            credit = self._learner.config.credit
-            learner = self._learner.config.learner
+        config = used.config if used else self._learner.config
+        temperature = used.temperature if used else self._policy.generation.temperature
+        clip_range = config.clip_range
         earned: list[Earned] = []
         groups: list[PeerGroup] = []
         if used and turn.is_trained:
@@ -123,7 +115,7 @@ class ReplyInspector:
         values: list[float | None] = [None] * (turn.end - turn.start)
         if self._policy.has_critic:
             values = model.v_head(encoded.hidden[0, turn.start - 1 :]).tolist()
-        if credit == "turn":
+        if config.credit == "turn":
             values = values[:1] * len(values)  # the value before the first token is that of all
         if turn.choice is None:
             chosen = None
@@ -147,8 +139,8 @@ class ReplyInspector:
             sampled_by=trajectory.policy_version,
             policy=self._policy.version,
             clip_range=clip_range,
-            credit=credit,
-            learner=learner,
+            credit=config.credit,
+            learner=config.learner,
             groups=groups,
             temperature=temperature,
             tokens=tokens,

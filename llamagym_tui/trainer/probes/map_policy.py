@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from llamagym_tui.config import GenerationConfig
-from llamagym_tui.engine.learning.scoring import probabilities_of_actions
 from llamagym_tui.engine.own_torch import own_torch
+from llamagym_tui.engine.policy.decisions import probabilities_of_actions
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import RAISED, described
 from llamagym_tui.game.agent_base import AgentBase

@@ -11,11 +11,10 @@ from llamagym_tui.config import DPOSettings, SFTSettings
 from llamagym_tui.engine.learning.imitation import (
     PREFERRED,
     STEPS,
-    prefer_by_head,
-    train_head_on,
+    learn_from,
 )
 from llamagym_tui.engine.learning.ppo import PPO
-from llamagym_tui.engine.learning.scoring import probabilities_of_actions
+from llamagym_tui.engine.policy.decisions import probabilities_of_actions
 from llamagym_tui.engine.policy.episode import Episode, prompt_after
 from llamagym_tui.errors import UsageError
 from llamagym_tui.game.chat import Preference, assistant, system, user
@@ -43,9 +42,7 @@ def scores(learner: PPO) -> list[float]:
 def test_it_learns_the_reply_that_each_observation_has(learner: PPO) -> None:
     assert fmean(scores(learner)) < 0.6
     seen: list[tuple[int, int, float]] = []
-    stats = train_head_on(
-        learner.steps, LESSONS, SFTSettings(), progress=lambda *each: seen.append(each)
-    )
+    stats = learn_from(learner, LESSONS, SFTSettings(), progress=lambda *each: seen.append(each))
     assert fmean(scores(learner)) > 0.7
     assert (stats.steps, stats.demonstrations, stats.cancelled) == (STEPS, len(LESSONS), False)
     assert stats.last_loss < stats.first_loss
@@ -61,15 +58,15 @@ def test_a_stop_leaves_what_the_steps_have_learnt(learner: PPO) -> None:
         asked.append(1)
         return len(asked) > 3
 
-    stats = train_head_on(learner.steps, LESSONS, SFTSettings(), should_stop=should_stop)
+    stats = learn_from(learner, LESSONS, SFTSettings(), should_stop=should_stop)
     assert (stats.steps, stats.cancelled) == (3, True)
     assert learner.steps.narrow.up.any()
 
 
 def test_settings_of_steps_that_it_does_not_make_are_refused(learner: PPO) -> None:
     with pytest.raises(UsageError, match=r"does not use sft\.epochs, sft\.lr: leave it out"):
-        train_head_on(learner.steps, LESSONS, SFTSettings(lr=1e-4, epochs=9))
-    assert train_head_on(learner.steps, LESSONS, SFTSettings(max_examples=2)).demonstrations == 2
+        learn_from(learner, LESSONS, SFTSettings(lr=1e-4, epochs=9))
+    assert learn_from(learner, LESSONS, SFTSettings(max_examples=2)).demonstrations == 2
 
 
 def preference(number: int, chosen: int) -> Preference:
@@ -84,10 +81,8 @@ def test_preferred_replies_become_likelier_where_they_were_preferred_and_not_eve
 ) -> None:
     pairs = [preference(number, number % 2) for number in range(8)]
     with pytest.raises(UsageError, match="ask again after the first update"):
-        prefer_by_head(learner.steps, pairs, DPOSettings())
-    train_head_on(
-        learner.steps, [[*each[:2], assistant(REPLIES[0])] for each in LESSONS], SFTSettings()
-    )
+        learn_from(learner, pairs, DPOSettings())
+    learn_from(learner, [[*each[:2], assistant(REPLIES[0])] for each in LESSONS], SFTSettings())
 
     def margins() -> list[float]:
         """Nats by which the second reply is likelier than the first, by observation."""
@@ -99,8 +94,8 @@ def test_preferred_replies_become_likelier_where_they_were_preferred_and_not_eve
 
     before = margins()
     losses: list[float] = []
-    stats = prefer_by_head(
-        learner.steps,
+    stats = learn_from(
+        learner,
         pairs,
         DPOSettings(beta=0.5),
         progress=lambda step, steps, loss: losses.append(loss),
@@ -121,4 +116,4 @@ def test_preferred_replies_become_likelier_where_they_were_preferred_and_not_eve
 
 def test_settings_of_preferences_that_it_has_no_use_for_are_refused(learner: PPO) -> None:
     with pytest.raises(UsageError, match=r"does not use dpo\.lr: leave it out"):
-        prefer_by_head(learner.steps, [preference(0, 1)], DPOSettings(lr=1e-4))
+        learn_from(learner, [preference(0, 1)], DPOSettings(lr=1e-4))

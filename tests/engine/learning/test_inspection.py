@@ -12,7 +12,7 @@ from msgspec.structs import replace as replaced
 from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.figures import is_clipped
 from llamagym_tui.engine.learning.ppo import PPO
-from llamagym_tui.engine.learning.scoring import reply_logprobs
+from llamagym_tui.engine.policy.decisions import reply_logprobs
 from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.trainer.probes.inspect_reply import ReplyInspector
 from llamagym_tui.trainer.rollout.rollout import Rollout

@@ -127,7 +127,7 @@ def test_with_demonstrations_a_default_adapter_stays_in_all_layers(
         tiny_llama(len(tokenizer)), peft_config=LORA
     )
     model.has_default_adapter = True
-    monkeypatch.setattr(llamagym_loop, "train_on", lambda *args, **given: None)
+    monkeypatch.setattr(llamagym_loop, "learn_from", lambda *args, **given: None)
     agent = BlackjackAgent(model, tokenizer, sft_warm_start=True)
     assert loop_of(agent).policy.narrow is None
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.ppo import PPO
-from llamagym_tui.engine.learning.scoring import probabilities_of_actions
+from llamagym_tui.engine.policy.decisions import probabilities_of_actions
 from llamagym_tui.engine.policy.episode import Episode, prompt_after, replayed
 from llamagym_tui.engine.policy.sampler import Sampler
 from llamagym_tui.errors import PromptTooLongError

@@ -37,9 +37,7 @@ def plain(logits: Tensor, temperature: float) -> Decisions:
         for each, ids in zip(parting, CHILDREN, strict=True)
     ])  # fmt: skip
     entropy = torch.distributions.Categorical(logits=logprobs).entropy()
-    shares = parting.gather(1, CHILDREN.clamp(min=0)).masked_fill(CHILDREN < 0, -torch.inf)
-    shares = shares.softmax(-1).detach()
-    return Decisions(logprobs[PLACES, IDS], entropy[PLACES].detach(), among, shares)
+    return Decisions(logprobs[PLACES, IDS], entropy[PLACES].detach(), among)
 
 
 def loss(found: Decisions) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from llamagym_tui.engine.learning.scoring import probabilities_of_actions, reply_logprobs
+from llamagym_tui.engine.policy.decisions import probabilities_of_actions, reply_logprobs
 from llamagym_tui.engine.policy.episode import prompt_after
 from llamagym_tui.game.chat import assistant, user
 from llamagym_tui.protocol import events

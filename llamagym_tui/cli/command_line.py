@@ -1,29 +1,91 @@
-"""Options of the command line. Those of settings are made from the fields of `RunConfig`: one table, no second list.
+"""How the command line is read: its first word, the options of settings, and errors.
 
-A command that is decorated with `takes` gets the settings that were typed, by their dotted names, as `given`.
+The first word is a command or else an agent. Options of settings are made from the fields of `RunConfig`. Every error
+becomes one sentence on stderr and an exit code: 1 failed, 2 usage; a traceback only with ``--debug``.
 """
 
 import inspect
+import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from functools import wraps
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
-from msgspec.inspect import (
-    FloatType,
-    IntType,
-    LiteralType,
-    Metadata,
-    NoneType,
-    Type,
-    UnionType,
-)
+from msgspec.inspect import LiteralType, UnionType
+from typer.core import TyperCommand, TyperGroup
+from typer.exceptions import TyperException
 
 from llamagym_tui.config import OPTIONS, RunConfig, flat
 from llamagym_tui.config.typed import assigned, setting_info, typed_value
-from llamagym_tui.errors import UsageError
+from llamagym_tui.errors import LlamaGymError, UsageError, located, program_ended, user_place
+from llamagym_tui.protocol.literal import echo
 from llamagym_tui.setup.run_config import env_kwargs, read_prompt
+
+FAILED = 1
+USAGE = 2
+DEBUG: ContextVar[bool] = ContextVar("debug", default=False)
+"""True with ``--debug``, which any command takes: tracebacks and what libraries print are shown."""
+
+
+class AgentOrCommand(TyperGroup):
+    """Commands by name; any other word goes to the command ``play`` as its agent."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        word = args[0]
+        play = self.get_command(ctx, "play")
+        if play is None or self.get_command(ctx, word) is not None or word.startswith("-"):
+            return super().resolve_command(ctx, args)
+        return "AGENT", play, args
+
+    # The other arguments are Typer's own.
+    def main(self, args: Sequence[str] | None = None, *places: Any, **options: Any) -> Any:
+        words = list(sys.argv[1:] if args is None else args)
+        debug = DEBUG.set("--debug" in words)
+        words = [word for word in words if word != "--debug"]
+        try:
+            outcome = super().main(words, *places, **options | {"standalone_mode": False})
+        except typer.Abort:
+            _end("Interrupted.", FAILED)
+        except TyperException as error:
+            # Click's sentence, without the usage lines above it and the name of an exception within.
+            _end(error.format_message().replace("Value error, ", ""), error.exit_code)
+        except Exception as error:
+            end_failed(error)
+        except SystemExit as error:
+            if not user_place(error):  # a completion of the shell's
+                raise
+            end_failed(program_ended(error))
+        finally:
+            DEBUG.reset(debug)
+        sys.exit(outcome if isinstance(outcome, int) else 0)
+
+
+class PlayCommand(TyperCommand):
+    """The command that an agent's name stands for; its usage line shows no word ``play``."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The words that follow ``llamagym-tui AGENT`` in the usage line."""
+        return ["[OPTIONS]"]
+
+
+def end_failed(error: Exception) -> NoReturn:
+    """End the program with a sentence on what failed."""
+    if DEBUG.get():
+        echo("".join(traceback.format_exception(error)), to=sys.stderr, lines=True)
+    if isinstance(error, LlamaGymError):
+        _end(str(error), USAGE if isinstance(error, UsageError) else FAILED)
+    _end(f"{located(error)}; run it again with --debug to see the traceback.", FAILED)
+
+
+def _end(sentence: str, code: int) -> NoReturn:
+    if sentence:  # empty where Click has shown the help instead
+        echo(f"llamagym-tui: {sentence}", to=sys.stderr)
+    sys.exit(code)
+
 
 USUAL = flat(RunConfig(agent="", run_dir=""))
 """The default of each setting."""
@@ -45,17 +107,7 @@ Run = Annotated[
 Greedy = Annotated[
     bool, typer.Option("--greedy/--sampled", help="Most likely replies, or replies as in training.")
 ]
-BeforeAndAfter = Annotated[
-    int, typer.Option(min=0, help="Greedy episodes before and after; 0 skips them.")
-]
 Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-TrustAgent = Annotated[
-    bool,
-    typer.Option(
-        "--trust-agent", help="With --resume or --from: execute the agent file that the run names."
-    ),
-]
 
 MODEL = ("model", "env", "system_prompt", "history", "seed", "device", "dtype", "threads")
 """Settings of whatever loads a model and plays."""
@@ -69,7 +121,10 @@ Given = dict[str, Any]
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command an option for each of these settings, and ``--set`` for all others."""
+    """Give a command an option for each of these settings, and ``--set`` for all others.
+
+    The command gets the settings that were typed, by their dotted names, as `given`.
+    """
 
     def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
         own = [
@@ -98,11 +153,11 @@ def _python_name(name: str) -> str:
 
 def _parameter(name: str) -> inspect.Parameter:
     """The parameter of a command for a setting; everything but a flag is read as text, as after ``--set``."""
+    usual = USUAL[name]
     kind: Any = str | None
     default: Any = None
-    metavar: str | None = _metavar(setting_info(name))
-    usual = USUAL[name]
-    shown: bool | str = False if usual in (None, "", {}) else str(usual)
+    metavar: str | None = _metavar(name)
+    shown: bool | str = str(usual or "") or False
     if name == "env":
         kind = list[str] | None
         metavar = "NAME=VALUE"
@@ -110,7 +165,6 @@ def _parameter(name: str) -> inspect.Parameter:
         kind = bool
         default = False
         metavar = None
-        shown = False
     option = typer.Option(
         OPTIONS[name].flag, metavar=metavar, help=OPTIONS[name].help, show_default=shown
     )
@@ -122,21 +176,12 @@ def _parameter(name: str) -> inspect.Parameter:
     )
 
 
-def _metavar(kind: Type) -> str:
-    """The word for a setting's value in the help."""
-    match kind:
-        case Metadata(type=inner):
-            return _metavar(inner)
-        case LiteralType(values=values):
-            return "|".join(map(str, values))
-        case UnionType(types=types):
-            return "|".join(_metavar(each) for each in types if not isinstance(each, NoneType))
-        case IntType():
-            return "N"
-        case FloatType():
-            return "NUMBER"
-        case _:
-            return "TEXT"
+def _metavar(name: str) -> str:
+    """The word for a setting's value in the help: its choices, if it has some."""
+    info = setting_info(name)
+    kinds = info.types if isinstance(info, UnionType) else (info,)
+    choices = [kind.values for kind in kinds if isinstance(kind, LiteralType)]
+    return "|".join(map(str, chain(*choices))) or "VALUE"
 
 
 _SET = inspect.Parameter(
@@ -163,15 +208,13 @@ def read_settings(typed: Mapping[str, Any]) -> Given:
     given = assigned(typed["assignments"] or ())
     for name in USUAL:
         value = typed.get(_python_name(name))
-        if value is None or value is False or value == []:
-            continue
-        if name == "env":
-            given[name] = env_kwargs(value)
-        elif name == "system_prompt":
-            given[name] = read_prompt(Path(value)).strip()
-        elif value is True:
+        if value is True:
             given[name] = True
-        else:
+        elif value and name == "env":
+            given[name] = env_kwargs(value)
+        elif value and name == "system_prompt":
+            given[name] = read_prompt(Path(value)).strip()
+        elif isinstance(value, str):
             given[name] = typed_value(name, value, OPTIONS[name].flag)
     return given
 

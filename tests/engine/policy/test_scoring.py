@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from llamagym_tui.engine.learning.scoring import probabilities_of_actions, reply_logprobs
-from llamagym_tui.engine.policy.decisions import score_logprobs
+from llamagym_tui.engine.policy.decisions import (
+    probabilities_of_actions,
+    reply_logprobs,
+    score_logprobs,
+)
 from llamagym_tui.engine.tokens.token_tree import ActionTrie
 
 
