@@ -16,7 +16,7 @@ from textual.screen import Screen
 from llamagym_tui import app, screens
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
-from llamagym_tui.screens.steering.version_list import VersionList
+from llamagym_tui.screens.steering.prompt_editor import VersionList
 
 
 def own_classes() -> Iterator[type[DOMNode]]:

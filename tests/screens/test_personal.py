@@ -51,7 +51,6 @@ async def test_a_moved_key_does_what_the_old_one_did_and_is_shown(
         await pilot.press("space", "c")
         assert client.sent == []
         await pilot.press("f5")
-        await sees(pilot, "f5 Resume")
         await sees(pilot, "Paused. f5 resumes.")
         await pilot.press("f5", "f6")
         await until(pilot, lambda: client.sent == [Pause(), Resume(), SaveCheckpoint()])
