@@ -141,7 +141,7 @@ class LlamaGymApp(Actions):
 
     def get_default_screen(self) -> Screen[Any]:
         if self.config is not None:
-            return self._make_playground(self.config)
+            return PlaygroundScreen(initial_state(self.config))
         if self._replay is not None:
             return self.make_replay(self._replay)
         from llamagym_tui.screens.past_runs.home import HomeScreen
@@ -167,11 +167,8 @@ class LlamaGymApp(Actions):
         self._agent = RunAgent(config.agent, config=config)
         self.config = config
         self.run_state = initial_state(config)
-        self.push_screen(self._make_playground(config))
+        self.push_screen(PlaygroundScreen(self.run_state))
         self.call_after_refresh(self._begin, config)
-
-    def _make_playground(self, config: RunConfig) -> PlaygroundScreen:
-        return PlaygroundScreen(initial_state(config))
 
     # The trainer
 

@@ -89,9 +89,7 @@ def sentences(state: RunState, key: KeyOf) -> list[Sentence]:
 def _pending(state: RunState) -> Iterator[str]:
     """Requests that the trainer has not confirmed."""
     pending = state.pending
-    asked = [f"{name} {value}" for name, value in pending.settings.items()]
-    if state.mode_requested not in (None, state.mode):
-        asked.append(f"{state.mode_requested} mode")
+    asked = []
     if pending.evaluation is not None and state.phase != "evaluating":
         asked.append("an evaluation")
     if pending.checkpoint:
