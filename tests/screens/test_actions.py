@@ -80,7 +80,7 @@ def test_every_action_of_a_key_exists_and_takes_its_parameters(kind: type[DOMNod
     [
         (PlaygroundScreen, "pause", "pasue"),
         (PlaygroundScreen, "app.help", "help"),
-        (PlaygroundScreen, "mode('train')", "mode"),
+        (PlaygroundScreen, "turn(1)", "turn"),
         (PlaygroundScreen, "metrics", "metrics(1)"),
         (VersionList, "screen.compare", "screen.compares"),
     ],

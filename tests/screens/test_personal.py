@@ -51,7 +51,7 @@ async def test_a_moved_key_does_what_the_old_one_did_and_is_shown(
         await pilot.press("space", "c")
         assert client.sent == []
         await pilot.press("f5")
-        await sees(pilot, "Paused. f5 resumes.")
+        await sees(pilot, "Paused. f5 resumes")
         await pilot.press("f5", "f6")
         await until(pilot, lambda: client.sent == [Pause(), Resume(), SaveCheckpoint()])
 
@@ -122,7 +122,7 @@ async def test_help_shows_what_the_focused_widget_is_for_and_the_keys_as_they_ar
     write_keys(config_dir, '[keys]\npause = "f5"\n')
     async with rolling_out(make_app(), LARGE) as pilot:
         await pilot.press("question_mark", "end")
-        await sees(pilot, "f5           Pause after the current step.")
+        await sees(pilot, "Pause after the current step, or resume.")
         await pilot.press("question_mark")
         await until(pilot, lambda: "Pause after" not in shown(pilot))
         await pilot.press("m", "f1")
