@@ -12,7 +12,7 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import counted
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy, changed_choices
 from llamagym_tui.screens.widgets.key_bar import KeyOf, key_of
-from llamagym_tui.screens.widgets.numbers import BAR, bar, baselines, plain, share
+from llamagym_tui.screens.widgets.numbers import BAR, bar, share
 from llamagym_tui.screens.widgets.run_header import StateText, doing_text
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.watching import FIRST, watched_text
@@ -211,7 +211,7 @@ def _return_change(state: RunState) -> Iterator[str]:
 
 
 def figures(state: RunState, width: int) -> Content:
-    """Mean return, baselines and the main figures of the last update, in as many rows as they need."""
+    """Mean return and the main figures of the last update, in as many rows as they need."""
     rows = [Content()]
     for name, value in _figures(state):
         cell = Content.assemble((f"{name} ", "$aside"), (value, "bold"))
@@ -225,8 +225,6 @@ def _figures(state: RunState) -> Iterator[tuple[str, str]]:
     mean, stats = state.recent_mean, state.stats
     has_interval = mean is not None and mean.episodes > 1
     yield "return ±95%" if has_interval else "return", "none yet" if mean is None else mean.text
-    for name, value in baselines(state).items():
-        yield name, plain(value)
     if state.dropped:
         yield "dropped", f"{state.dropped:,}"
     if stats is None:
