@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from llamagym_tui.app.trainer_client import TrainerClient
     from llamagym_tui.screens.play.classroom import Classroom
 
-PAINT_S = 1 / 4
+PAINT_S = 1 / 5
 """Least number of seconds between two paintings of new events."""
 COLLECTIONS = (10_000, 10, 1_000)
 """Thresholds of garbage collection. The first is past the garbage of one painting; the last makes full collections,
