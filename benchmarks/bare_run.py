@@ -9,12 +9,12 @@ from __future__ import annotations
 import queue
 from collections.abc import Callable, Sequence
 
-from llamagym_tui.config import RunConfig, UpdateStats, from_dict, typed
 from llamagym_tui.engine.own_torch import set_threads
-from llamagym_tui.model_registry import BUNDLED, with_defaults
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.protocol.events import Event
-from llamagym_tui.run_store import RunStore
+from llamagym_tui.runs.model_registry import BUNDLED, with_defaults
+from llamagym_tui.runs.run_store import RunStore
+from llamagym_tui.settings import RunConfig, from_dict, typed
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.session import Session
 
@@ -44,11 +44,6 @@ class BareRun:
         while not self.rollout.batch_ready:
             self.rollout.step()
 
-    def update(self) -> UpdateStats:
-        """Fill a batch and learn from it."""
-        self.play()
-        return self.learner.update(self.rollout.take_batch())
-
 
 def run_session(
     config: RunConfig,
@@ -71,28 +66,15 @@ def run_session(
     return session
 
 
-def settings(
-    agent: str,
-    changes: Sequence[str] = (),
-    *,
-    model: str = BUNDLED,
-    full_finetuning: bool | None = None,
-) -> RunConfig:
+def settings(agent: str, changes: Sequence[str] = (), *, model: str = BUNDLED) -> RunConfig:
     """The settings of a run.
 
     Args:
         agent: as of `train`.
         changes: each NAME=VALUE, as `train --set` takes them.
         model: as of `train`.
-        full_finetuning: trains all weights; by default the model's size decides.
     Raises:
         UsageError: there is no such setting, or its value is not one that it takes.
     """
-    found = {
-        "agent": agent,
-        "run_dir": ".",
-        "model": model,
-        "full_finetuning": full_finetuning,
-        **typed.settings(changes),
-    }
+    found = {"agent": agent, "run_dir": ".", "model": model, **typed.settings(changes)}
     return from_dict(RunConfig, with_defaults(found, model))

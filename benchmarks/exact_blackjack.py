@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 State = tuple[int, int, int]
 """(player total, dealer card with ace as 1, usable ace), as the environment shows it."""
@@ -19,6 +20,12 @@ CARDS = {card: (4 if card == 10 else 1) / 13 for card in range(1, 11)}
 STATES: list[State] = [(total, dealer, 0) for total in range(4, 22) for dealer in range(1, 11)] + [
     (total, dealer, 1) for total in range(12, 22) for dealer in range(1, 11)
 ]
+
+
+def state_of(observation: Sequence[Any]) -> State:
+    """The state in an observation of the environment."""
+    total, dealer, ace = (int(part) for part in observation)
+    return total, dealer, ace
 
 
 def draw(total: int, ace: int, card: int) -> tuple[int, int]:

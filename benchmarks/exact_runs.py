@@ -18,7 +18,7 @@ import typer
 from benchmarks.exact_blackjack import STATES, expected_return
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped
-from llamagym_tui.run_store import read_events
+from llamagym_tui.runs.run_store import read_events
 
 
 class Exact(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 
 import gymnasium
 
-from benchmarks.exact_blackjack import STATES, State
+from benchmarks.exact_blackjack import STATES, state_of
 from llamagym_tui.agents.blackjack import BlackjackAgent
 
 SHARE = 0.3
@@ -30,7 +30,7 @@ class PlayedByTheBook(gymnasium.Wrapper[Any, Any, Any, Any]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
-        while _hand(observation) in KEPT_BACK:
+        while state_of(observation) in KEPT_BACK:
             observation, _, terminated, _, info = self.env.step(self._agent.expert(observation))
             if terminated:
                 observation, info = self.env.reset()
@@ -38,7 +38,7 @@ class PlayedByTheBook(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
-        while not terminated and _hand(observation) in KEPT_BACK:
+        while not terminated and state_of(observation) in KEPT_BACK:
             following = self.env.step(self._agent.expert(observation))
             observation, more, terminated, truncated, info = following
             reward = float(reward) + float(more)
@@ -51,8 +51,3 @@ class HandsKeptBackAgent(BlackjackAgent):
 
     def wrap_env(self, env: Any) -> Any:
         return PlayedByTheBook(env, self)
-
-
-def _hand(observation: Any) -> State:
-    total, dealer, ace = (int(part) for part in observation)
-    return total, dealer, ace

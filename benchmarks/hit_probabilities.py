@@ -7,10 +7,10 @@ from pathlib import Path
 
 from benchmarks.exact_blackjack import STATES, State
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.config import GenerationConfig
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.policy.decisions import probabilities_of_actions
 from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.settings import GenerationConfig
 
 AGENT = BlackjackAgent()
 REPLIES = [AGENT.format_action(action) for action in range(2)]

@@ -94,7 +94,7 @@ def llamagym_process(
             env=environment,
         )
         try:
-            assert answer_of(process)["parameters"] > 0
+            assert answer_of(process)["ready"]
             yield process
         finally:
             assert process.stdin is not None

@@ -30,9 +30,9 @@ from benchmarks import own_environment
 from benchmarks.llamagym_environment import answer_of, llamagym_process, prompts, template_today
 from benchmarks.timing import machine, summary
 from benchmarks.worlds import ROWS, SEED, Records, Way, train_to
-from llamagym_tui import model_registry
 from llamagym_tui.agents.frozen_lake import MAPS
 from llamagym_tui.engine.model.sources import model_folder
+from llamagym_tui.runs import model_registry
 from llamagym_tui.setup import catalog
 
 BUNDLED = Path(__file__).parents[1] / "llamagym_tui/bundled_model"

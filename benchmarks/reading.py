@@ -24,10 +24,10 @@ from benchmarks.exact_blackjack import STATES, State, expected_return, greedy, o
 from benchmarks.hands_kept_back import KEPT_BACK
 from benchmarks.hit_probabilities import AGENT, hit_probabilities, load_policy
 from benchmarks.timing import summary, updates_of
-from llamagym_tui.config import GenerationConfig
 from llamagym_tui.engine.model.sources import model_folder
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.model_registry import full_name
+from llamagym_tui.runs.model_registry import full_name
+from llamagym_tui.settings import GenerationConfig
 
 CONTROL = "control"
 """Name of the model with random weights."""

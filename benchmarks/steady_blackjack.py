@@ -20,6 +20,7 @@ from benchmarks.exact_blackjack import (
     greedy,
     hit_values,
     optimal_policy,
+    state_of,
     stick_value,
 )
 from llamagym_tui.agents.blackjack import BlackjackAgent
@@ -65,11 +66,6 @@ class WithoutLuck(gymnasium.Wrapper[Any, Any, Any, Any]):
         now = -1.0 if terminated else worth(self._state)
         self._luck += now - optimal_hits()[before]
         return seen, -1.0 - self._luck if terminated else 0.0, terminated, truncated, info
-
-
-def state_of(seen: Any) -> State:
-    total, dealer, ace = (int(part) for part in seen)
-    return total, dealer, ace
 
 
 class SteadyBlackjackAgent(BlackjackAgent):

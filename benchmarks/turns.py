@@ -2,7 +2,7 @@
 
     python -m benchmarks.turns cart_pole full_finetuning=true history=all --updates 3
     python -m benchmarks.turns blackjack --other ../old --rounds 3
-    python -m benchmarks.turns blackjack --size 135M --warm-up 0 --updates 1 --other ../old
+    python -m benchmarks.turns blackjack --model smollm2 --warm-up 0 --updates 1 --other ../old
 
 With `--other`, the code of this checkout and of another one run in turn, each in a process of its own; the last lines
 are ratios, formed within each round. This file runs by the older code too, so it imports only what older versions have.
@@ -14,7 +14,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
@@ -29,8 +28,6 @@ from benchmarks.timing import alternate, machine, ratios, spread
 HERE = Path(__file__).resolve().parents[1]
 BUNDLED = HERE / "llamagym_tui" / "bundled_model"
 """The model of both sides of `--other`."""
-SHAPES = {"5M": (256, 6, 4, 704), "32M": (512, 10, 8, 1408), "135M": (576, 30, 9, 1536)}
-"""Hidden size, layers, heads and intermediate size of random weights."""
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
@@ -41,24 +38,19 @@ def main(
     ] = None,
     updates: Annotated[int, typer.Option(help="That count.")] = 2,
     warm_up: Annotated[int, typer.Option(help="Updates before them.")] = 1,
-    size: Annotated[str | None, typer.Option(help=f"Random weights: {', '.join(SHAPES)}.")] = None,
     model: Annotated[str, typer.Option(help="As of `train`.")] = "bundled",
     other: Annotated[Path | None, typer.Option(help="Folder of another checkout.")] = None,
     rounds: Annotated[int, typer.Option(help="Of both checkouts.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="All figures in one line.")] = False,
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        if size is not None:
-            model = folder
-            build_model(size, folder)
-        if other is not None:
-            if model == "bundled":
-                model = str(BUNDLED)
-            words = [agent, *(changes or []), "--updates", updates, "--warm-up", warm_up]
-            compare([*words, "--model", model, "--json"], other.resolve(), rounds)
-            return
-        config = settings(agent, ["seed=11", *(changes or [])], model=model)
-        run = BareRun(config, threads=1)
+    if other is not None:
+        if model == "bundled":
+            model = str(BUNDLED)
+        words = [agent, *(changes or []), "--updates", updates, "--warm-up", warm_up]
+        compare([*words, "--model", model, "--json"], other.resolve(), rounds)
+        return
+    config = settings(agent, ["seed=11", *(changes or [])], model=model)
+    run = BareRun(config, threads=1)
     made = [one_update(run) for _ in range(warm_up + updates)][warm_up:]
     figures = {name: median(each[name] for each in made) for name in made[0]}
     if as_json:
@@ -113,27 +105,6 @@ def one_update(run: BareRun) -> dict[str, float]:
         "peak MiB": getrusage(RUSAGE_SELF).ru_maxrss / 1024,
         "turns a second": turns / (ended - began),
     }
-
-
-def build_model(size: str, folder: str) -> None:
-    """Write a Llama of random weights with the bundled tokenizer into a folder."""
-    import torch
-    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
-
-    hidden, layers, heads, intermediate = SHAPES[size]
-    tokenizer = AutoTokenizer.from_pretrained(BUNDLED, local_files_only=True)
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        hidden_size=hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        intermediate_size=intermediate,
-        vocab_size=len(tokenizer),
-        max_position_embeddings=4096,
-        tie_word_embeddings=True,
-    )
-    LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
 
 
 if __name__ == "__main__":

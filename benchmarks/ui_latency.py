@@ -65,6 +65,9 @@ RUN = events.RunStarted(
     episodes=0,
     updates=0,
 )
+STATS = events.UpdateStats(
+    **{field.name: field.type(7) for field in msgspec.structs.fields(events.UpdateStats)}
+)
 EMPTY = """
 from textual.app import App
 from textual.widgets import Static
@@ -120,7 +123,7 @@ def mix(seed: int) -> Iterator[events.AnyEvent]:
         if episodes % 8 == 0:
             updates += 1
             yield events.PhaseChanged(phase="updating")
-            yield events.UpdateFinished(update=updates, episodes=episodes * 64, stats=figures(rng))
+            yield events.UpdateFinished(update=updates, episodes=episodes * 64, stats=STATS)
             yield events.PhaseChanged(phase="rolling_out")
 
 
@@ -135,14 +138,6 @@ def counted(rng: random.Random, episodes: int) -> events.EpisodesCounted:
         env_steps=episodes * 90,
         episodes_per_s=200.0,
     )
-
-
-def figures(rng: random.Random) -> events.UpdateStats:
-    """Figures of an update, each at random."""
-    found = {}
-    for field in msgspec.structs.fields(events.UpdateStats):
-        found[field.name] = 7 if field.type is int else rng.random()
-    return events.UpdateStats(**found)
 
 
 def trainer() -> None:
@@ -176,7 +171,7 @@ def app(run_dir: str) -> None:
     """Run the app as it is, with the script in the trainer's place."""
     from llamagym_tui.app.app import LlamaGymApp, run_app
     from llamagym_tui.app.trainer_client import TrainerClient
-    from llamagym_tui.config import RunConfig
+    from llamagym_tui.settings import RunConfig
 
     client = TrainerClient((sys.executable, "-m", "benchmarks.ui_latency", "--role", "trainer"))
     config = RunConfig(agent="blackjack", run_dir=run_dir, seed=1)

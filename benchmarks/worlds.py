@@ -25,8 +25,6 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from benchmarks.timing import children_s, evaluated, machine, summary, updates_of
-from benchmarks.world_baselines import by_playing
-from llamagym_tui.game.environment import agent_env
 from llamagym_tui.setup import catalog
 
 SEED = 1207
@@ -35,8 +33,6 @@ RECENT = 5
 """Updates over which figures of a run's end are averaged."""
 SHORTEST_S = 5.0
 """A run that falls short of a mark by less is at it."""
-REFERENCE_EPISODES = 200
-"""Of random play and the expert, where an agent states no returns."""
 NONE = "—"
 HERE = Path(__file__).parent
 Record = dict[str, Any]
@@ -137,7 +133,8 @@ def main(
     marks = sorted(minutes or [2, 10])
     for name in names:
         if not records.of(world=name, player="reference"):
-            records.add({"world": name, "player": "reference", **references(ROWS[name])})
+            agent = catalog.find_agent(ROWS[name].agent, dict(ROWS[name].env))()
+            records.add({"world": name, "player": "reference", **agent.baselines})
     for name, seed in product(names, range(1, seeds + 1)):
         try:
             train_row(records, name, seed, marks, way)
@@ -145,17 +142,6 @@ def main(
             print(f"{name}, seed {seed}: a command failed with {failure.returncode}.", flush=True)
     print(machine())
     print(table(names, records, marks))
-
-
-def references(row: Row) -> Mapping[str, float]:
-    """Random and best play, as the agent states them or else measured."""
-    agent = catalog.find_agent(row.agent, dict(row.env))()
-    if agent.baselines:
-        return dict(agent.baselines)
-    env = agent_env(agent)
-    played = by_playing(agent, env, REFERENCE_EPISODES)
-    env.close()
-    return {who: mean for who, (mean, _) in played.items()}
 
 
 def train_row(records: Records, name: str, seed: int, marks: Sequence[float], way: Way) -> None:

@@ -109,8 +109,7 @@ class Agent(AgentBase):
         """The action that the model chooses on an observation, or a list of actions for a list of observations.
 
         A list has one observation for each environment, in the same order each time, and None for an environment
-        that takes no turn now; see `llamagym_tui.vector` for Gymnasium's vector environments. Where a reply names no
-        action, or no turn is taken, the action is `fallback_action`.
+        that takes no turn now. Where a reply names no action, or no turn is taken, the action is `fallback_action`.
 
         Args:
             observation: what the environment shows, or a list.

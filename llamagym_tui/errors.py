@@ -5,7 +5,6 @@ Each message is one sentence, or two, with what happened, where, and what to do 
 
 import os
 from importlib.util import find_spec
-from typing import NamedTuple
 
 MOST_WORDS = 300
 """Characters of somebody else's message that are repeated."""
@@ -99,24 +98,12 @@ def require_library(module: str, extra: str) -> None:
         raise UsageError(f"{module} is not installed: pip install 'llamagym-tui[{extra}]'.")
 
 
-def described(error: BaseException, *, or_library: bool = False) -> str:
+def described(error: BaseException) -> str:
     """An error of other people's code in one line: its kind, its first line, and where it was raised."""
-    return f"{_kind_and_words(error)}{user_place(error, or_library=or_library)}"
-
-
-def located(error: BaseException) -> str:
-    """The same with the place first: ``file.py, line 3, in format_observation: KeyError: 'x'``."""
-    frame = _user_frame(error)
-    if frame is None:
-        return _kind_and_words(error)
-    return f"{frame.file}, line {frame.line}, in {frame.function}: {_kind_and_words(error)}"
-
-
-def _kind_and_words(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    if not lines:
-        return type(error).__name__
-    return f"{type(error).__name__}: {lines[0][:MOST_WORDS].rstrip('.')}"
+    words = str(error).strip().splitlines()
+    kind = type(error).__name__
+    what = f"{kind}: {words[0][:MOST_WORDS].rstrip('.')}" if words else kind
+    return f"{what}{user_place(error)}"
 
 
 def program_ended(error: SystemExit) -> AgentFileError:
@@ -124,37 +111,19 @@ def program_ended(error: SystemExit) -> AgentFileError:
     return AgentFileError(f"Code of an agent or environment ended the program: {described(error)}.")
 
 
-def user_place(error: BaseException, *, or_library: bool = False) -> str:
+def user_place(error: BaseException) -> str:
     """Where other people's code raised an error, as the end of a sentence: `` (file.py, line 3)``.
 
-    That is the innermost frame outside this package, Python's library and installed packages. With `or_library`, where
-    there is none, it is the innermost frame outside this package. Empty if there is none of either.
+    That is the innermost frame outside this package, Python's library and installed packages; empty if there is none.
     """
-    frame = _user_frame(error, or_library=or_library)
-    return "" if frame is None else f" ({frame.file}, line {frame.line})"
-
-
-class _Frame(NamedTuple):
-    file: str
-    line: int
-    function: str
-
-
-def _user_frame(error: BaseException, *, or_library: bool = False) -> _Frame | None:
     import sysconfig
     import traceback
 
-    foreign: list[_Frame] = []
+    python = f"{sysconfig.get_path('stdlib')}{os.sep}"
+    place = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         file = frame.f_code.co_filename
-        if not file.startswith((f"{_OURS}{os.sep}", "<")):
-            foreign.append(_Frame(file, line, frame.f_code.co_name))
-    python = f"{sysconfig.get_path('stdlib')}{os.sep}"
-    users: list[_Frame] = []
-    for each in foreign:
-        is_installed = not _INSTALLED.isdisjoint(each.file.split(os.sep))
-        if not is_installed and not each.file.startswith(python):
-            users.append(each)
-    if not users and or_library:
-        users = foreign
-    return users[-1] if users else None
+        is_installed = not _INSTALLED.isdisjoint(file.split(os.sep))
+        if not is_installed and not file.startswith((f"{_OURS}{os.sep}", "<", python)):
+            place = f" ({file}, line {line})"
+    return place

@@ -1,11 +1,10 @@
 """The user's folders, what the app keeps there between runs, and files that stay whole when the program crashes.
 
-All of our code opens files through this module. Only regular files of a bounded size are read, so that nobody ever
-waits for a pipe or a device that stands in a file's place. New files can be read by their owner only. Neither a draft
-nor a folder that is removed leads out of its folder through a link. If something cannot be done, OSError is raised,
-and a file that was to be replaced is still there as it was. A visitor of `llamagym-tui serve` who only watches writes
-nothing, and one of a class no preferences: that is decided here. Which keys a visitor may not use, each screen says
-itself (`REFUSED_IN_BROWSER`).
+All of our code opens files through this module. Only regular files of a bounded size are read. New files can be read
+by their owner only. Neither a draft nor a folder that is removed leads out of its folder through a link. If something
+cannot be done, OSError is raised, and a file that was to be replaced is still there as it was. A visitor of
+`llamagym-tui serve` who only watches writes nothing. Each screen says itself which keys a visitor may not use
+(`REFUSED_IN_BROWSER`).
 """
 
 import contextlib
@@ -18,12 +17,9 @@ from io import BufferedRandom, TextIOWrapper
 from pathlib import Path
 from typing import IO, BinaryIO, Literal
 
-import msgspec
-from msgspec import Struct
-
 from llamagym_tui.errors import UsageError
 
-PREFERENCES_FILE = "preferences.json"
+THEME_FILE = "theme.txt"
 BROWSER = "LLAMAGYM_TUI_BROWSER"
 """Environment variable in the processes of a browser session: ``watch``, ``play``, or, with the agent that the
 server was started with, ``play SPEC`` or ``seat SPEC``."""
@@ -46,15 +42,6 @@ def _require_writer() -> None:
         raise PermissionError(errno.EPERM, REFUSED)
 
 
-class Preferences(Struct, frozen=True, kw_only=True):
-    """The user's last choices."""
-
-    theme: str | None = None
-    """Name of a theme; the app's own by default."""
-    drawing: bool | None = None
-    """Draw the watched state; by default if there is room next to the conversation."""
-
-
 class HomelessError(UsageError, FileNotFoundError):
     """The user has no home folder, and nothing names a folder in its place; as an OSError, what reads or writes there
     cannot be done."""
@@ -67,16 +54,10 @@ def _folder(kind: Literal["data", "cache", "config"]) -> Path:
     """
     if override := os.environ.get(f"LLAMAGYM_TUI_{kind.upper()}"):
         return Path(override)
-    import platformdirs
+    from platformdirs import PlatformDirs
 
     try:
-        match kind:
-            case "data":
-                return platformdirs.user_data_path("llamagym-tui", appauthor=False)
-            case "cache":
-                return platformdirs.user_cache_path("llamagym-tui", appauthor=False)
-            case "config":
-                return platformdirs.user_config_path("llamagym-tui", appauthor=False)
+        return Path(getattr(PlatformDirs("llamagym-tui", appauthor=False), f"user_{kind}_dir"))
     except RuntimeError as error:
         if data := os.environ.get("LLAMAGYM_TUI_DATA"):
             return Path(data, kind)
@@ -105,32 +86,19 @@ def config_dir() -> Path:
     return _folder("config")
 
 
-def load_preferences(folder: Path) -> Preferences:
-    """The preferences that are kept in a folder; the defaults if there are none that can be read."""
+def kept_theme() -> str:
+    """The name of the theme that the user chose last; empty if there is none."""
     try:
-        return msgspec.json.decode(file_content(folder / PREFERENCES_FILE), type=Preferences)
-    except (OSError, ValueError, RecursionError):
-        return Preferences()
+        return file_text(config_dir() / THEME_FILE).strip()
+    except (OSError, ValueError):
+        return ""
 
 
-def keep_preferences(
-    folder: Path,
-    *,
-    theme: str | None = None,
-    drawing: bool | None = None,
-) -> None:
-    """Keep some of the `Preferences` for later runs; those that are None here stay as they are kept.
-
-    A class does not change those of its teacher.
-    """
+def keep_theme(name: str) -> None:
+    """Keep the name of a theme for later runs. A class does not change its teacher's."""
     if browser_session() == "seat":
         raise PermissionError(errno.EPERM, REFUSED)
-    kept = load_preferences(folder)
-    preferences = Preferences(
-        theme=kept.theme if theme is None else theme,
-        drawing=kept.drawing if drawing is None else drawing,
-    )
-    replace_file(folder / PREFERENCES_FILE, msgspec.json.encode(preferences) + b"\n")
+    replace_file(config_dir() / THEME_FILE, name.encode())
 
 
 MOST_WHOLE = 64 * 2**20
@@ -147,18 +115,25 @@ SUFFIX = ".partial"
 """Suffix of these names."""
 ABANDONED_S = 3600.0
 """Age in seconds at which a draft counts as left behind by a crash."""
-_NEVER_WAIT = sum(getattr(os, flag, 0) for flag in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
-"""Flags, as far as the system knows them, with which opening a pipe or a terminal returns at once."""
 
 
 def regular_file(path: Path, *, most: int = MOST_FILE) -> BinaryIO:
-    """A file opened for reading; returns at once, even if a pipe or a device stands in its place.
+    """A file opened for reading.
 
     Raises:
         OSError: it cannot be read, is not a regular file (but a folder, a pipe, a device), or has more than `most`
             bytes.
     """
-    return os.fdopen(_opened(path, os.O_RDONLY, most), "rb", BUFFER)
+    _require_regular_file(path, most)
+    return path.open("rb", BUFFER)
+
+
+def _require_regular_file(path: Path, most: int) -> None:
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, f"{path.name} is no regular file", str(path))
+    if found.st_size > most:
+        raise OSError(errno.EFBIG, f"{path.name} has over {most:,} bytes", str(path))
 
 
 def file_content(path: Path, *, most: int = MOST_WHOLE) -> bytes:
@@ -187,7 +162,7 @@ def require_regular(folder: Path) -> None:
             continue
         holds_weights = path.suffix in (".safetensors", ".pt", ".bin", ".gguf")
         most = 2**50 if holds_weights else MOST_FILE // 8
-        regular_file(path, most=most).close()
+        _require_regular_file(path, most)
 
 
 def growing_file(path: Path, *, follow: bool = False) -> BufferedRandom:
@@ -197,29 +172,11 @@ def growing_file(path: Path, *, follow: bool = False) -> BufferedRandom:
         OSError: as `regular_file`; or it cannot be written, or is a link and `follow` is off.
     """
     _require_writer()
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
-    if not follow:
-        flags |= getattr(os, "O_NOFOLLOW", 0)  # not every system has it
-    return os.fdopen(_opened(path, flags, MOST_FILE), "ab+")
-
-
-def _opened(path: Path, flags: int, most: int) -> int:
-    """The descriptor of an opened file, a regular one of at most `most` bytes."""
-    try:
-        descriptor = os.open(path, flags | _NEVER_WAIT, 0o600)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise OSError(
-                errno.ELOOP, f"{path.name} is a link that is not followed", str(path)
-            ) from error
-        raise
-    found = os.fstat(descriptor)
-    if stat.S_ISREG(found.st_mode) and found.st_size <= most:
-        return descriptor
-    os.close(descriptor)
-    if stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EFBIG, f"{path.name} has over {most:,} bytes", str(path))
-    raise OSError(errno.EINVAL, f"{path.name} is no regular file", str(path))
+    if path.is_symlink() and not follow:
+        raise OSError(errno.ELOOP, f"{path.name} is a link that is not followed", str(path))
+    path.touch(mode=0o600)
+    _require_regular_file(path, MOST_FILE)
+    return path.open("ab+")
 
 
 def make_folder(path: Path) -> None:

@@ -1,7 +1,7 @@
 """Writes the parts of the documents that the code knows: ``python -m scripts.documents``.
 
-They are the table of figures in ``docs/METRICS.md`` and the table of keys in ``docs/GUIDE.md``, each between two
-comments that name it. A test compares them with the code.
+They are the table of figures in ``docs/METRICS.md`` and the tables of keys and settings in ``docs/GUIDE.md``, each
+between two comments that name it. A test compares them with the code.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from textual.binding import Binding
 from textual.keys import format_key
 
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.config import FIGURES, GROUPS
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
+from llamagym_tui.settings import FIGURES, GROUPS, LIVE, OPTIONS, RunConfig, flat
 
 ROOT = Path(__file__).resolve().parents[1]
 KEYED = (PlaygroundScreen, LlamaGymApp)
@@ -52,7 +52,22 @@ def keys() -> str:
     return "\n".join(lines)
 
 
-PARTS = {"figures": ("docs/METRICS.md", figures), "keys": ("docs/GUIDE.md", keys)}
+def settings() -> str:
+    """The table of the settings of a run that have an option or may change live."""
+    usual = flat(RunConfig(agent="", run_dir=""))
+    lines = ["| setting | default | | live |", "|---|---|---|---|"]
+    for name, option in OPTIONS.items():
+        default = "" if usual[name] in (None, "", {}) or usual[name] is False else usual[name]
+        live = "`s`" if name in LIVE else ""
+        lines.append(f"| `{option.flag or name}` | {default} | {option.help} | {live} |")
+    return "\n".join(lines)
+
+
+PARTS = {
+    "figures": ("docs/METRICS.md", figures),
+    "keys": ("docs/GUIDE.md", keys),
+    "settings": ("docs/GUIDE.md", settings),
+}
 """The document that each part stands in, and what makes it."""
 
 

@@ -54,9 +54,9 @@ def write_run(folder: Path, name: str, settings: dict[str, Any]) -> None:
     import torch
 
     from benchmarks.bare_run import run_session
-    from llamagym_tui.config import RunConfig, from_dict
     from llamagym_tui.protocol.commands import AnyCommand, Stop
     from llamagym_tui.protocol.events import Event, UpdateFinished
+    from llamagym_tui.settings import RunConfig, from_dict
 
     lines: list[str] = []
     updates = 0

@@ -15,14 +15,6 @@ import msgspec
 from msgspec.structs import fields, replace
 
 from llamagym_tui.agent import Agent
-from llamagym_tui.config import (
-    GenerationConfig,
-    Mode,
-    PPOConfig,
-    RunConfig,
-    UpdateStats,
-    WarmStartStats,
-)
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.learning import checkpoint
 from llamagym_tui.engine.learning.ppo import PPO
@@ -41,8 +33,16 @@ from llamagym_tui.protocol.events import (
     PhaseChanged,
     TurnFinished,
 )
-from llamagym_tui.run_folder import GOOD_MODEL_DIR, MODEL_DIR
-from llamagym_tui.run_store import RunStore
+from llamagym_tui.runs.run_folder import GOOD_MODEL_DIR, MODEL_DIR
+from llamagym_tui.runs.run_store import RunStore
+from llamagym_tui.settings import (
+    GenerationConfig,
+    Mode,
+    PPOConfig,
+    RunConfig,
+    UpdateStats,
+    WarmStartStats,
+)
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import Counters
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts

@@ -18,7 +18,6 @@ from typing import Any
 
 from msgspec import structs
 
-from llamagym_tui.config import MEASURED, GenerationConfig, LoraConfig, PPOConfig, RunConfig
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol import wire
 from llamagym_tui.protocol.commands import (
@@ -60,6 +59,7 @@ from llamagym_tui.protocol.events import (
     UpdateStats,
     WatchChanged,
 )
+from llamagym_tui.settings import MEASURED, GenerationConfig, LoraConfig, PPOConfig, RunConfig
 
 HEAD_ALONE: dict[str, Any] = {
     "full_finetuning": False,

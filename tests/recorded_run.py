@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from llamagym_tui.protocol.events import AnyEvent
-from llamagym_tui.run_store import MODEL_DIR, RunStore
+from llamagym_tui.runs.run_store import MODEL_DIR, RunStore
 from tests import fakes
 
 

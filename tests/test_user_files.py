@@ -14,7 +14,7 @@ import pytest
 from llamagym_tui import user_files
 from llamagym_tui.cli import doctor
 from llamagym_tui.errors import UsageError
-from llamagym_tui.run_store import CONFIG_FILE, EVENTS_FILE, find_run
+from llamagym_tui.runs.run_store import CONFIG_FILE, EVENTS_FILE, find_run
 from llamagym_tui.setup import trust
 from llamagym_tui.setup.run_config import checked_model
 from llamagym_tui.user_files import (

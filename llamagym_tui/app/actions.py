@@ -15,12 +15,12 @@ from textual import work
 from textual.content import Content
 from textual.worker import Worker
 
-from llamagym_tui import model_registry
 from llamagym_tui.app.leaving import Leaving
-from llamagym_tui.config import RunConfig
 from llamagym_tui.protocol.events import AnyEvent, EpisodeCorrected, WarmStartEvaluated
+from llamagym_tui.runs import model_registry
 from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 from llamagym_tui.screens.widgets.key_bar import key_of
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.reduce import comparison_text
 from llamagym_tui.state.run import RunState

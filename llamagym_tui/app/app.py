@@ -24,7 +24,6 @@ from textual.worker import Worker, WorkerError
 from llamagym_tui import screens
 from llamagym_tui.app.actions import Actions
 from llamagym_tui.app.leaving import run_to_end
-from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError, UsageError
 from llamagym_tui.protocol.commands import SetSystemPrompt
 from llamagym_tui.protocol.events import RunStarted
@@ -32,6 +31,7 @@ from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.fitted import HEIGHTS, WIDTHS
 from llamagym_tui.screens.widgets.look import self_contained
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.reduce import reduce, trainer_lost
 from llamagym_tui.state.run import RunState, initial_state, requested, restarted
@@ -206,7 +206,7 @@ class LlamaGymApp(Actions):
 
     def action_restart(self) -> None:
         """Start the trainer again: from its checkpoint, or in a new folder if it never wrote one."""
-        from llamagym_tui.run_store import new_run_dir
+        from llamagym_tui.runs.run_store import new_run_dir
 
         assert self.config is not None
         state = self._state
@@ -361,7 +361,7 @@ def open_home() -> int:
 
 def open_replay(run_dir: Path) -> int:
     """Replay a recorded run. Returns the exit code. Raises RunStoreError if the folder holds no run."""
-    from llamagym_tui.run_store import read_config
+    from llamagym_tui.runs.run_store import read_config
 
     read_config(run_dir)
     return run_app(LlamaGymApp(replay=run_dir))

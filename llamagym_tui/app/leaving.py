@@ -25,11 +25,11 @@ from textual.worker import WorkerFailed
 
 from llamagym_tui import user_files
 from llamagym_tui.app.personal import PersonalApp
-from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import Stop
 from llamagym_tui.protocol.literal import echo, literal, one_line
 from llamagym_tui.screens.widgets.key_bar import key_of
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.state.run import RunState, requested
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def run_to_end(app: Leaving) -> int:
 
 def parting_text(config: RunConfig, state: RunState, *, saved: bool = True) -> str:
     """For the shell: the failure of a run, or the command that resumes it; empty if it had not begun."""
-    from llamagym_tui.run_store import has_checkpoint
+    from llamagym_tui.runs.run_store import has_checkpoint
 
     if state.failure:
         return state.failure

@@ -58,7 +58,7 @@ class PersonalApp(App[None]):
         self._config_dir = user_files.config_dir()
         for theme in THEMES:
             self.register_theme(theme)
-        kept = user_files.load_preferences(self._config_dir).theme
+        kept = user_files.kept_theme()
         if self.no_color or self.console.color_system == "standard":
             self.theme = COLOURLESS  # 16 colours of a theme would be told apart by chance
         elif kept in self.available_themes:
@@ -82,7 +82,7 @@ class PersonalApp(App[None]):
 
     def _keep_theme(self, theme: Theme) -> None:
         try:
-            user_files.keep_preferences(self._config_dir, theme=theme.name)
+            user_files.keep_theme(theme.name)
         except OSError as error:
             self.notify(f"The theme is not kept: {error}", severity="warning")
 

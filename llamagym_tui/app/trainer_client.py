@@ -13,11 +13,11 @@ import sys
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
-from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError, WireError
 from llamagym_tui.protocol.commands import AnyCommand, StartRun, Stop
 from llamagym_tui.protocol.events import PROTOCOL_VERSION, AnyEvent, RunFinished, SessionFailed
 from llamagym_tui.protocol.wire import decode_event, encoded, framed, read_frame_async
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.user_files import growing_file, make_folder
 
 BUFFER_BYTES = 1024 * 1024
@@ -49,7 +49,7 @@ class TrainerClient:
 
     async def start(self, config: RunConfig) -> None:
         """Start the process and its run. Raises LlamaGymError: the process or its log could not be made."""
-        from llamagym_tui.run_store import RunStore, unwritable
+        from llamagym_tui.runs.run_store import RunStore, unwritable
 
         self._config = config
         self.log_path = RunStore(Path(config.run_dir)).log_path
@@ -67,7 +67,7 @@ class TrainerClient:
                     start_new_session=True,
                 )
         except OSError as error:
-            raise unwritable(f"run folder {config.run_dir}", error) from error
+            raise unwritable(Path(config.run_dir), error) from error
         await self.send(StartRun(protocol=PROTOCOL_VERSION, config=config))
 
     async def send(self, command: AnyCommand) -> None:

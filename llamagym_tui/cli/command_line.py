@@ -19,10 +19,10 @@ from msgspec.inspect import LiteralType, UnionType
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
-from llamagym_tui.config import OPTIONS, RunConfig, flat
-from llamagym_tui.config.typed import assigned, setting_info, typed_value
-from llamagym_tui.errors import LlamaGymError, UsageError, located, program_ended, user_place
+from llamagym_tui.errors import LlamaGymError, UsageError, described, program_ended, user_place
 from llamagym_tui.protocol.literal import echo
+from llamagym_tui.settings import OPTIONS, RunConfig, flat
+from llamagym_tui.settings.typed import assigned, setting_info, typed_value
 from llamagym_tui.setup.run_config import env_kwargs, read_prompt
 
 FAILED = 1
@@ -78,7 +78,7 @@ def end_failed(error: Exception) -> NoReturn:
         echo("".join(traceback.format_exception(error)), to=sys.stderr, lines=True)
     if isinstance(error, LlamaGymError):
         _end(str(error), USAGE if isinstance(error, UsageError) else FAILED)
-    _end(f"{located(error)}; run it again with --debug to see the traceback.", FAILED)
+    _end(f"Unexpected {described(error)}; run it again with --debug to see the traceback.", FAILED)
 
 
 def _end(sentence: str, code: int) -> NoReturn:
@@ -213,7 +213,7 @@ def read_settings(typed: Mapping[str, Any]) -> Given:
         elif value and name == "env":
             given[name] = env_kwargs(value)
         elif value and name == "system_prompt":
-            given[name] = read_prompt(Path(value)).strip()
+            given[name] = read_prompt(Path(value))
         elif isinstance(value, str):
             given[name] = typed_value(name, value, OPTIONS[name].flag)
     return given

@@ -13,10 +13,10 @@ from llamagym_tui.demos.expert_play import FIRST_SEED, expert_episodes
 from llamagym_tui.errors import DemoFileError, UsageError
 from llamagym_tui.game.environment import opponent_of
 from llamagym_tui.protocol.literal import echo
-from llamagym_tui.returns import counted
-from llamagym_tui.run_store import utc_now
+from llamagym_tui.runs.run_store import utc_now
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.run_config import env_kwargs
+from llamagym_tui.state.returns import counted
 
 demos_app = typer.Typer(
     no_args_is_help=True, help="Generate, check and list demonstrations (SFT data)."
@@ -44,7 +44,7 @@ def generate(
     """Let an agent's scripted expert play, and write its episodes."""
     name = catalog.agent_name(agent)
     path = output or demo_files.demos_dir() / f"{name}-expert.jsonl"
-    player = catalog.player(catalog.find_agent(agent, env_kwargs(env)))
+    player = catalog.player(catalog.find_agent(agent, env_kwargs(env or ())))
     if opponent_of(player):
         raise UsageError(
             "The expert cannot play against a policy; choose an opponent among "

@@ -10,13 +10,12 @@ from tempfile import TemporaryDirectory
 from llamagym_tui import load_model_and_tokenizer
 from llamagym_tui.cli import gguf_converter
 from llamagym_tui.cli.report import Story, story_of, summary
-from llamagym_tui.config import Dtype
 from llamagym_tui.engine.model.read_back import ADAPTER, Sample, read_back
 from llamagym_tui.engine.policy.policy import generation_config_of, generation_ends
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError
-from llamagym_tui.run_store import has_checkpoint, last_settings
-from llamagym_tui.setup.run_config import checked_model
+from llamagym_tui.runs.run_store import has_checkpoint, last_settings
+from llamagym_tui.settings import Dtype
 from llamagym_tui.user_files import file_text, make_folder
 
 BY_SCORE = (
@@ -41,11 +40,8 @@ def export(
     *,
     merge: bool,
     gguf: bool = False,
-    base: str | None = None,
 ) -> str:
     """Write a run's latest model into a new folder; returns a sentence that names the places.
-
-    `base` is the place of an adapter's base model, if it has moved.
 
     Raises:
         UsageError: the folder is there already, or the converter is not.
@@ -69,9 +65,8 @@ def export(
     except OSError as error:
         raise _unwritable(out, error) from error
     # What is merged into weights of 16 bits is rounded away.
-    base = None if base is None else checked_model(base)
     dtype: Dtype | None = "float32" if merge else None
-    loaded = load_model_and_tokenizer(str(run_dir), "cpu", dtype=dtype, base=base)
+    loaded = load_model_and_tokenizer(str(run_dir), "cpu", dtype=dtype)
     story = story_of(run_dir)
     prompt = story.state.system_prompt or ""
     texts = [prompt, story.state.agent]

@@ -11,14 +11,15 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from llamagym_tui import __version__, model_registry, run_store
+from llamagym_tui import __version__
 from llamagym_tui.cli import command_line
 from llamagym_tui.cli.command_line import EVALUATION, MODEL, RUN, Given, with_settings
 from llamagym_tui.cli.demos import demos_app
-from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import UsageError, require_library
 from llamagym_tui.game.environment import OPPONENT, SELF, outside_opponents
 from llamagym_tui.protocol.literal import echo
+from llamagym_tui.runs import model_registry, run_store
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.setup import catalog, run_config, trust
 from llamagym_tui.setup.play_config import typed_evaluation
 from llamagym_tui.user_files import browser_session, runs_dir
@@ -83,7 +84,6 @@ def train(
 ) -> None:
     """Train without a screen: progress on stderr, the outcome on stdout."""
     command_line.require_used(given, ("dpo",) if given.get("sft_warm_start") else ("sft", "dpo"))
-    given = run_config.with_demonstrations(agent, given)
     config = run_config.run_config(agent, given, trust_agent=trust_agent)
     from llamagym_tui.cli import training
 
@@ -104,7 +104,8 @@ def _warm_start_by(method: Literal["sft", "dpo"]) -> Callable[..., Any]:
         json_output: command_line.Json = False,
     ) -> None:
         command_line.require_used(given, ("dpo",) if method == "sft" else ("sft",))
-        given = {**given, "sft_data": run_config.sft_file(agent, given, method)}
+        agent_class = catalog.find_agent(agent, given.get("env"))
+        given = {**given, "sft_data": run_config.sft_file(agent_class, given, method)}
         config = run_config.run_config(agent, given)
         from llamagym_tui.cli import training
 
@@ -209,7 +210,7 @@ def compare(
     if b_model is not None:
         of_b["model"] = b_model
     if b_prompt_file is not None:
-        of_b["system_prompt"] = run_config.read_prompt(b_prompt_file).strip()
+        of_b["system_prompt"] = run_config.read_prompt(b_prompt_file)
     if b_temperature is not None:
         of_b["generation.temperature"] = b_temperature
     configs = (typed_evaluation(agent, given), typed_evaluation(agent, given | of_b))
@@ -291,8 +292,7 @@ def runs() -> None:
         echo("  ".join(text for text in (line, run.config.origin, run.about) if text))
     if not found:
         echo("There is none yet; llamagym-tui blackjack begins the first.", to=sys.stderr)
-    left_out = run_store.unlisted(found)
-    echo(f"{left_out} Runs without --run-dir live in {runs_dir()}.".lstrip(), to=sys.stderr)
+    echo(f"Runs without --run-dir live in {runs_dir()}.", to=sys.stderr)
 
 
 @app.command()
@@ -334,15 +334,12 @@ def export(
     gguf: Annotated[
         bool, typer.Option("--gguf", help="Convert it by llama.cpp's converter, too.")
     ] = False,
-    base: Annotated[
-        str | None, typer.Option(help="Base model of the adapter, if it has moved.")
-    ] = None,
 ) -> None:
     """Write a run's model as a plain folder of transformers, with the run's sampling and a model card."""
     from llamagym_tui.cli.export import export
 
     folder = run_store.find_run(run)
-    echo(export(folder, out, merge=merge, gguf=gguf, base=base))
+    echo(export(folder, out, merge=merge, gguf=gguf))
 
 
 @app.command()

@@ -15,22 +15,22 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from llamagym_tui import __version__
-from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import RunStoreError, UsageError
-from llamagym_tui.model_registry import with_defaults
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.literal import echo, literal
-from llamagym_tui.returns import NORMAL, counted, evaluated_return, smoothing_window, thinned
-from llamagym_tui.run_store import read_config
+from llamagym_tui.runs.model_registry import with_defaults
+from llamagym_tui.runs.run_store import read_config
 from llamagym_tui.screens.conversation.turns import paragraphs
 from llamagym_tui.screens.past_runs.run_table import ENDINGS, played_text
 from llamagym_tui.screens.policy_map.film import film_svg, run_film
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.steering.prompt_editor import version_line
 from llamagym_tui.screens.widgets.numbers import baselines, plain
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.state.history import History
 from llamagym_tui.state.prompts import played_by
 from llamagym_tui.state.reduce import warm_start_text
+from llamagym_tui.state.returns import NORMAL, counted, evaluated_return, smoothing_window, thinned
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.run_summary import RunSummary, differences, summarised
 from llamagym_tui.state.transcript import Transcript

@@ -17,15 +17,15 @@ from typing import Any, Literal
 import msgspec
 
 from llamagym_tui.cli.progress import Progress, quiet_progress
-from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import AnyCommand, Evaluate, Pause, Stop, WarmStart
 from llamagym_tui.protocol.literal import echo, echo_json
-from llamagym_tui.returns import MeanReturn, counted, evaluated_return
-from llamagym_tui.run_store import RunStore, has_checkpoint
+from llamagym_tui.runs.run_store import RunStore, has_checkpoint
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.setup.run_config import is_launched
 from llamagym_tui.state.reduce import warm_start_text
+from llamagym_tui.state.returns import MeanReturn, counted, evaluated_return
 
 Commands = queue.SimpleQueue[AnyCommand]
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from llamagym_tui.errors import DemoFileError
 from llamagym_tui.game.agent_base import AgentBase, prompt_sha256
@@ -39,7 +40,7 @@ class PlayedTurn(NamedTuple):
     reward: float
 
 
-class Demonstration(Struct, frozen=True, kw_only=True):
+class Demonstration(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One finished episode, with what is needed to train on it and to know where it came from."""
 
     messages: list[ChatMessage]
@@ -66,12 +67,12 @@ class Demonstration(Struct, frozen=True, kw_only=True):
     """Digest of the system prompt."""
     recorded_at: str
     """UTC, ISO 8601 with Z."""
-    schema: int = SCHEMA
-    replaced_replies: dict[int, str] | UnsetType = UNSET
+    schema: int = msgspec.field(default_factory=lambda: SCHEMA)  # written, too
+    replaced_replies: dict[int, str] = {}
     """The model's own replies in the turns (counted from 0) in which a person acted in its place; only those turns are
-    trained on. Absent: one player took all turns."""
-    admissible: list[list[str] | None] | UnsetType = UNSET
-    """Names of the admissible actions of each turn, None for all; absent if all were admissible in every turn."""
+    trained on. Empty: one player took all turns."""
+    admissible: list[list[str] | None] = []
+    """Names of the admissible actions of each turn, None for all; empty if all were admissible in every turn."""
 
     @classmethod
     def of(
@@ -86,7 +87,7 @@ class Demonstration(Struct, frozen=True, kw_only=True):
         recorded_at: datetime,
         seed: int | None = None,
         model: str | None = None,
-        replaced_replies: dict[int, str] | UnsetType = UNSET,
+        replaced_replies: Mapping[int, str] = MappingProxyType({}),
     ) -> "Demonstration":
         """An episode that has just ended; its length, return and digest are computed from the arguments."""
         admissible = [None if turn.admissible is None else list(turn.admissible) for turn in turns]
@@ -104,9 +105,9 @@ class Demonstration(Struct, frozen=True, kw_only=True):
             source=source,
             model=model,
             prompt_sha256=prompt_sha256(prompt),
-            recorded_at=utc_timestamp(recorded_at),
-            replaced_replies=replaced_replies,
-            admissible=admissible if any(admissible) else UNSET,
+            recorded_at=f"{recorded_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
+            replaced_replies=dict(replaced_replies),
+            admissible=admissible if any(admissible) else [],
         )
 
     @classmethod
@@ -150,25 +151,9 @@ class Demonstration(Struct, frozen=True, kw_only=True):
         return self.messages[0]["content"]
 
     @property
-    def observations(self) -> list[str]:
-        """The user messages, turn by turn."""
-        return [message["content"] for message in self.messages if message["role"] == "user"]
-
-    @property
     def replies(self) -> list[str]:
         """The assistant messages, turn by turn."""
         return [message["content"] for message in self.messages if message["role"] == "assistant"]
-
-    @property
-    def corrected(self) -> dict[int, str]:
-        """The `replaced_replies`; empty if there are none."""
-        return self.replaced_replies or {}
-
-    def admissible_in(self, turn: int) -> list[str] | None:
-        """Names of the admissible actions of a turn, counted from 0; None for all."""
-        if not self.admissible or turn >= len(self.admissible):
-            return None
-        return self.admissible[turn]
 
     @property
     def lesson(self) -> Conversation:
@@ -176,10 +161,10 @@ class Demonstration(Struct, frozen=True, kw_only=True):
 
         If a person corrected the episode, the model's own replies in the other turns have a weight of 0.
         """
-        lesson = with_actions(self.messages, self.admissible or ())
-        if self.corrected:
+        lesson = with_actions(self.messages, self.admissible)
+        if self.replaced_replies:
             for turn, index in enumerate(_reply_indices(lesson)):
-                if turn not in self.corrected:
+                if turn not in self.replaced_replies:
                     lesson[index] = {**lesson[index], "weight": 0}
         return lesson
 
@@ -189,7 +174,7 @@ class Demonstration(Struct, frozen=True, kw_only=True):
         lesson = self.lesson
         reply_indices = _reply_indices(lesson)
         found = []
-        for turn, models_reply in sorted(self.corrected.items()):
+        for turn, models_reply in sorted(self.replaced_replies.items()):
             index = reply_indices[turn]
             persons_reply = lesson[index]["content"]
             if persons_reply != models_reply:
@@ -209,11 +194,6 @@ def conversation(prompt: str, turns: Iterable[PlayedTurn]) -> Conversation:
         messages.append(user(turn.observation))
         messages.append(assistant(turn.reply))
     return messages
-
-
-def utc_timestamp(now: datetime) -> str:
-    """A moment, which knows its time zone, in the form of `recorded_at`."""
-    return now.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def encode(demo: Demonstration) -> bytes:

@@ -101,7 +101,7 @@ def _figure_faults(demo: Demonstration) -> Iterator[str]:
         total, demo.episode_return, rel_tol=RETURN_TOLERANCE, abs_tol=RETURN_TOLERANCE
     ):
         yield f"The return is given as {demo.episode_return:g}, but the rewards add up to {total:g}."
-    for turn in sorted(demo.corrected):
+    for turn in sorted(demo.replaced_replies):
         if not 0 <= turn < turns:
             yield f"There is a replaced reply of turn {turn} (from 0), but there are {turns} actions."
 
@@ -110,7 +110,7 @@ def _reply_faults(demo: Demonstration, agent: AgentBase) -> Iterator[str]:
     """Replies in which the agent reads another action than the one that was recorded, or none."""
     for turn, (reply, action) in enumerate(zip(demo.replies, demo.actions, strict=False), start=1):
         reading = agent.read(reply)
-        if reading.failed and demo.corrected and turn - 1 not in demo.corrected:
+        if reading.failed and demo.replaced_replies and turn - 1 not in demo.replaced_replies:
             continue  # the model's own reply, which is not trained on
         if reading.failed:
             yield f"Turn {turn}: the agent reads no action in the reply."

@@ -70,8 +70,8 @@ def append(path: Path, demo: Demonstration) -> None:
                 sync_folder(path.parent)
 
 
-def remove(path: Path, contents: Sequence[bytes]) -> None:
-    """Remove lines, which are recognised by their bytes; lines that other programs add stay."""
+def remove(path: Path, content: bytes) -> None:
+    """Remove the first line with these bytes; lines that other programs add stay."""
     with (
         file_errors(f"{path} was not changed", "make room, or check its rights"),
         FileLock(f"{path}.lock", timeout=LOCK_TIMEOUT_S),
@@ -84,21 +84,19 @@ def remove(path: Path, contents: Sequence[bytes]) -> None:
                 f"{path} has a line of over {MOST_LINE:,} bytes: remove it with an editor."
             )
         left = [line.content for line in found]
-        for content in contents:
-            if content not in left:
-                raise DemoFileError(
-                    f"The episode is no longer in {path}: another program changed it; open it again."
-                )
-            left.remove(content)
+        if content not in left:
+            raise DemoFileError(
+                f"The episode is no longer in {path}: another program changed it; open it again."
+            )
+        left.remove(content)
         _replace(path, left)
 
 
-def write(path: Path, demonstrations: Iterable[Demonstration]) -> int:
-    """Replace a file as a whole; returns its number of episodes."""
+def write(path: Path, demonstrations: Iterable[Demonstration]) -> None:
+    """Replace a file as a whole."""
     lines = [encode(demo) for demo in demonstrations]
     with file_errors(f"{path} cannot be written"):
         _replace(path, lines)
-    return len(lines)
 
 
 def read(path: Path) -> list[Demonstration]:

@@ -11,6 +11,7 @@ from llamagym_tui.errors import DemoFileError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, Preference
 from llamagym_tui.protocol.events import DemonstrationsRead
+from llamagym_tui.state.returns import counted
 
 AGENTS = "llamagym_tui.agents."
 """Package of the agents that ship, with the dot after it."""
@@ -32,10 +33,7 @@ class TrainingData(NamedTuple):
     @property
     def preferences(self) -> list[Preference]:
         """The corrected replies of all episodes, each preferred to the model's own."""
-        found: list[Preference] = []
-        for demo in self.demonstrations:
-            found.extend(demo.preferences)
-        return found
+        return [each for demo in self.demonstrations for each in demo.preferences]
 
 
 def training_data(
@@ -59,9 +57,8 @@ def training_data(
         )
     faults = demo_files.check(place, agent)
     if faults:
-        more = f" and {len(faults) - 1} more" if len(faults) > 1 else ""
         raise DemoFileError(
-            f"{place}, line {faults[0].line}: {faults[0].sentence.rstrip('.')}{more}; nothing was trained: "
+            f"{place}, line {faults[0].line}: {faults[0].sentence.rstrip('.')}; nothing was trained: "
             f"correct the file; `llamagym-tui demos check {place}` lists what is wrong."
         )
     found = demo_files.read(place)
@@ -95,7 +92,7 @@ MANY_TURNS = 1_000
 ONE_SIDED = 0.9
 """If an action has at least this share of the turns, hardly anything else is learnt."""
 MOST_ACTIONS = 6
-"""Most actions that are counted one by one in a line."""
+"""Most actions that are named in a line."""
 
 
 def training_facts(data: TrainingData, agent: AgentBase, system_prompt: str) -> DemonstrationsRead:
@@ -103,7 +100,7 @@ def training_facts(data: TrainingData, agent: AgentBase, system_prompt: str) -> 
     counts = Counter[str]()
     for demo in data.demonstrations:
         for turn, action in enumerate(demo.actions):
-            if not demo.corrected or turn in demo.corrected:
+            if not demo.replaced_replies or turn in demo.replaced_replies:
                 counts[agent.action_name(action)] += 1
     prompts = [demo.system_prompt for demo in data.demonstrations]
     return DemonstrationsRead(
@@ -120,9 +117,9 @@ def doubts(facts: DemonstrationsRead, method: Literal["sft", "dpo"] = "sft") -> 
     """Reasons against training on the demonstrations, a sentence each."""
     found = []
     if method == "sft" and facts.episodes < FEW and facts.turns < MANY_TURNS:
-        few = "1 episode is" if facts.episodes == 1 else f"{facts.episodes:,} episodes are"
         found.append(
-            f"{few} few: below about {FEW} they are learnt by heart, and what the model can do may be lost."
+            f"{counted(facts.episodes, 'episode')} may be learnt by heart, and what the model can do may be lost: play "
+            f"at least {FEW}."
         )
     if method == "sft" and facts.turns and facts.actions:
         name = max(facts.actions, key=lambda action: facts.actions[action])
@@ -141,15 +138,10 @@ def doubts(facts: DemonstrationsRead, method: Literal["sft", "dpo"] = "sft") -> 
 
 def fact_lines(facts: DemonstrationsRead) -> dict[str, str]:
     """The figures in words, by their names."""
-    most_first = sorted(facts.actions.items(), key=lambda item: -item[1])
-    actions = [
-        f"{name} {count:,} ({count / max(facts.turns, 1):.0%})"
-        for name, count in most_first[:MOST_ACTIONS]
-    ]
-    if len(most_first) > MOST_ACTIONS:
-        actions.append(f"{len(most_first) - MOST_ACTIONS} more")
+    ranked = sorted(facts.actions.items(), key=lambda item: -item[1])
+    actions = [f"{name} {count:,} ({count / max(facts.turns, 1):.0%})" for name, count in ranked]
     return {
         "episodes": f"{facts.episodes:,}",
         "turns": f"{facts.turns:,}",
-        "actions": " · ".join(actions),
+        "actions": " · ".join(actions[:MOST_ACTIONS]),
     }

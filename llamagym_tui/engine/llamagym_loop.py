@@ -16,16 +16,6 @@ from typing import Any
 import torch
 from msgspec.structs import asdict, replace
 
-from llamagym_tui.config import (
-    FIGURES_OF_A_RUN,
-    SCHEDULED,
-    GenerationConfig,
-    LoraConfig,
-    PPOConfig,
-    SFTSettings,
-    from_dict,
-    turns_kept,
-)
 from llamagym_tui.engine.learning.imitation import learn_from
 from llamagym_tui.engine.learning.ppo import learner_for, unused_settings
 from llamagym_tui.engine.model.loading import resolve_device
@@ -53,6 +43,16 @@ from llamagym_tui.game.observed import (
     observation_text,
     observed,
     replies_of,
+)
+from llamagym_tui.settings import (
+    FIGURES_OF_A_RUN,
+    SCHEDULED,
+    GenerationConfig,
+    LoraConfig,
+    PPOConfig,
+    SFTSettings,
+    from_dict,
+    turns_kept,
 )
 
 SEED_TARGET_KL = 0.02

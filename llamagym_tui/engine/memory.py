@@ -6,11 +6,11 @@ from pathlib import Path
 import psutil
 import torch
 
-from llamagym_tui.config import RunConfig
 from llamagym_tui.engine.model.loading import held_as, resolve_device
 from llamagym_tui.engine.model.shape import GIB, counted_shape, read_config
-from llamagym_tui.engine.model.sources import base_place, model_folder
+from llamagym_tui.engine.model.sources import model_folder
 from llamagym_tui.errors import UsageError
+from llamagym_tui.settings import RunConfig
 
 TRAINED = 3
 """Elements for each trained weight: its gradient and Adam's two moments."""
@@ -23,9 +23,8 @@ def require_memory(config: RunConfig, *, learns: bool) -> None:
     """
     device = resolve_device(config.device)
     path = model_folder(config.model)
-    base = base_place(config.base)
     try:
-        read, is_adapted = read_config(str(path or config.model), local=path is not None, base=base)
+        read, is_adapted = read_config(str(path or config.model), local=path is not None)
         shape = counted_shape(read)
     except Exception:
         return

@@ -4,7 +4,7 @@ import string
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from llamagym_tui.errors import RAISED, ActionParseError, EnvError, located
+from llamagym_tui.errors import RAISED, ActionParseError, EnvError, described
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import few_actions
 
@@ -65,4 +65,4 @@ def worded(agent: AgentBase, action: int | str) -> str:
     try:
         return agent.format_action(action)
     except RAISED as error:
-        raise ActionParseError(f"{located(error)}.") from error
+        raise ActionParseError(f"{described(error)}.") from error

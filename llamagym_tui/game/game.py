@@ -24,11 +24,11 @@ class EpisodeFault(EnvError):
 
     def __init__(self, what: str, error: BaseException | None = None) -> None:
         """`what` happened, without a full stop; `error` is what other people's code raised."""
-        super().__init__(f"{what}: {described(error, or_library=True)}" if error else what)
+        super().__init__(f"{what}: {described(error)}" if error else what)
         self.kind = type(self).__name__
         """Two faults of one kind have one cause."""
         if error:
-            self.kind = f"{type(error).__name__}{user_place(error, or_library=True)}"
+            self.kind = f"{type(error).__name__}{user_place(error)}"
 
 
 class Outcome(NamedTuple):

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from llamagym_tui.config import Mode, RunConfig, Value
 from llamagym_tui.game.chat import ChatMessage
+from llamagym_tui.settings import Mode, RunConfig, Value
 
 
 class Command(Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -171,7 +171,7 @@ class ChangeSettings(Command, frozen=True, kw_only=True):
     """
 
     changes: dict[str, Value]
-    """Values by dotted names of `RunConfig`, of those in `llamagym_tui.config.LIVE`."""
+    """Values by dotted names of `RunConfig`, of those in `llamagym_tui.settings.LIVE`."""
 
 
 class Stop(Command, frozen=True, kw_only=True):

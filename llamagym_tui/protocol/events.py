@@ -4,8 +4,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-from llamagym_tui.config import Credit, LearnerName, Mode, Value, WarmStartStats
-from llamagym_tui.config import UpdateStats as UpdateStats
 from llamagym_tui.game.actions import How
 from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.inspected import (
@@ -15,6 +13,8 @@ from llamagym_tui.protocol.inspected import (
     ScoredReply,
 )
 from llamagym_tui.protocol.map_layout import MapPanel
+from llamagym_tui.settings import Credit, LearnerName, Mode, Value, WarmStartStats
+from llamagym_tui.settings import UpdateStats as UpdateStats
 
 PROTOCOL_VERSION = 2
 """Raised with every change that an older peer would misread."""
@@ -34,9 +34,6 @@ End = Literal["terminated", "truncated"]
 Stage = Literal["under_way", "waiting", "trained", "inference"]
 """Where an episode stands; see `TurnInspected`."""
 Refused = Literal["settings", "checkpoint", "roll_back", "step", "warm_start", "wheel"]
-
-LeftOut = Literal["slow_screen", "full_disk"]
-"""The user interface did not read a conversation in time; events found no room."""
 
 
 class Event(Struct, frozen=True, kw_only=True, tag_field="type", gc=False):
@@ -357,8 +354,6 @@ class EpisodesCounted(Event, frozen=True, kw_only=True):
     """Episode returns, in order of their end."""
     lengths: list[int]
     """Turns of each."""
-    counts: list[int] = []
-    """In a log: how many episodes there were of each return and length, in no order; empty: one of each."""
     mode: Mode
     prompt_version: int
     episodes: int
@@ -558,10 +553,9 @@ class WarningRaised(Event, frozen=True, kw_only=True):
 
 
 class EventsLeftOut(Event, frozen=True, kw_only=True):
-    """Events are missing here; nothing was waited for, so that the run went on."""
+    """Events of conversations are missing here, as the screen did not read them in time; the run did not wait."""
 
     count: int
-    reason: LeftOut
 
 
 class SessionFailed(Event, frozen=True, kw_only=True):

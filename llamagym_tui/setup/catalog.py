@@ -1,11 +1,8 @@
 """Finds agents: by name, by ``path.py[:Class]``, or a generic one by a Gymnasium id; raises UsageError otherwise."""
 
-import contextlib
 import difflib
 import importlib
-import io
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -14,29 +11,19 @@ from typing import Any, NamedTuple
 
 from llamagym_tui import agents
 from llamagym_tui.agents.generic import GenericAgent
-from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import (
-    MOST_WORDS,
     RAISED,
     AgentFileError,
     EnvError,
     UsageError,
     described,
-    user_place,
 )
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import GAME_FILE, make_env
 from llamagym_tui.game.observations import Range
-from llamagym_tui.protocol.literal import echo
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.setup.extras import install_command, module_of
 from llamagym_tui.user_files import REFUSED, may_open
-
-MODULES = {"ALE": "ale_py"}
-"""The modules that register ids, by the first part of those ids, where packages have another name."""
-
-
-REASONED = 48
-"""Tokens of a reply with a reason, at most, unless a run sets another number."""
 
 
 class AgentFile(NamedTuple):
@@ -102,27 +89,13 @@ def made(agent_class: type[AgentBase]) -> AgentBase:
     Raises:
         AgentFileError: its constructor failed, or ended the program; the message has file and line.
     """
-    printed = io.StringIO()
     try:
-        # argparse says on stderr why it ends the program.
-        with contextlib.redirect_stderr(printed):
-            agent = agent_class()
+        return agent_class()
     except RAISED as error:  # a user's own code
-        code = getattr(agent_class.__init__, "__code__", None)
-        place = user_place(error)
-        if not place and code is not None:  # it wants arguments, and was not even entered
-            place = f" ({code.co_filename}, line {code.co_firstlineno})"
-        why = described(error).removesuffix(place)
-        if isinstance(error, SystemExit):
-            last_words = " ".join(printed.getvalue().splitlines()[-1:])[:MOST_WORDS].rstrip(".")
-            why = f"its constructor ended the program, {why} {last_words}".rstrip()
         raise AgentFileError(
-            f"{agent_class.__name__} cannot be made: {why}{place}; its constructor is called without a model and "
+            f"{agent_class.__name__} cannot be made: {described(error)}; its constructor is called without a model and "
             "without arguments, and the command line is not its own."
         ) from error
-    for line in printed.getvalue().splitlines():
-        echo(line, to=sys.stderr)
-    return agent
 
 
 def player(agent_class: type[AgentBase]) -> AgentBase:
@@ -171,17 +144,26 @@ def absolute_spec(spec: str) -> str:
     return _as_built_in(spec)
 
 
+def code_of(spec: str) -> str | None:
+    """The code of the user's that an agent's spec would execute, as an absolute path or a module; None if none.
+
+    Gymnasium imports the module of an id of the form ``module:Id``.
+    """
+    file = agent_file(spec)
+    if file is not None:
+        return str(file.path)
+    module, colon, _ = spec.partition(":")
+    return module if colon else None
+
+
 def is_same_agent(spec: str, other: str) -> bool:
     """True if two specs name the same agent; a spec of a file alone means the only agent there."""
     file = agent_file(spec)
     other_file = agent_file(other)
     if file is None or other_file is None:
         return absolute_spec(spec) == absolute_spec(other)
-    if file.path != other_file.path:
-        return False
-    if file.class_name is None or other_file.class_name is None:
-        return True
-    return file.class_name == other_file.class_name
+    names = {file.class_name, other_file.class_name} - {None}
+    return file.path == other_file.path and len(names) <= 1
 
 
 def agent_name(spec: str) -> str:
@@ -284,15 +266,9 @@ def _require_known(env_id: str) -> None:
     except (gymnasium.error.Error, ImportError, ValueError) as error:
         by_lower_case = {name.lower(): name for name in [*gymnasium.registry, *built_in()]}
         close = difflib.get_close_matches(env_id.lower(), list(by_lower_case), n=3, cutoff=0.6)
-        hints = []
-        if close:
-            hints.append(f"did you mean {' or '.join(by_lower_case[name] for name in close)}?")
-        id_parts = re.fullmatch(r"(?:(.+)/)?(.+)-v\d+", env_id)
-        if id_parts and not any(
-            known.startswith(f"{id_parts[2]}-v") for known in by_lower_case.values()
-        ):
-            module = MODULES.get(id_parts[1], "MODULE")
-            hints.append(f"an id that a package registers needs its module: {module}:{env_id}")
-        if not hints:
-            hints.append(f"built in: {', '.join(built_in())}.")
-        raise UsageError(f"There is no agent named {env_id!r}; {'; '.join(hints)}") from error
+        names = " or ".join(by_lower_case[name] for name in close)
+        hint = f"did you mean {names}?" if close else f"built in: {', '.join(built_in())}."
+        raise UsageError(
+            f"There is no agent named {env_id!r}; {hint} An id that a package registers needs its module, as in "
+            "ale_py:ALE/Pong-v5."
+        ) from error

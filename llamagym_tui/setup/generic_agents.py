@@ -1,4 +1,4 @@
-"""Completes a generic agent with what its environment tells: names of actions and numbers, ranges, rows and columns.
+"""Completes a generic agent with what its environment tells: names of actions and numbers, and ranges.
 
 What Gymnasium only says in its documentation is in `known_environments.json`; an agent's own names come first.
 """
@@ -46,14 +46,19 @@ def completed(
     except EnvError as error:
         raise UsageError(str(error)) from error
     try:
-        given = {
+        given: dict[str, Any] = {
             "title": base.env_id,
             "observation_space": env.observation_space,
-            **_known(env),
-            **_grid(env),
         }
+        if env.spec is not None and str(env.spec.entry_point).startswith("gymnasium.envs."):
+            given |= KNOWN.get(env.spec.name, {})
         given |= _actions(base, env, given.pop("action_names", ()))
-        _require_text(base.env_id, env)
+        count = _count(env.observation_space)
+        if count > MAX_OBSERVATION_NUMBERS:
+            raise UsageError(
+                f"{base.env_id} shows {count:,} numbers at a time, too many for a text; "
+                "write an agent file that puts what matters into words (path.py:Class)."
+            )
         own_classes = base.__mro__[: base.__mro__.index(GenericAgent)]
         sets_history = any("history" in vars(each) for each in own_classes)
         if isinstance(env.observation_space, Box | Discrete) and not sets_history:
@@ -69,30 +74,6 @@ def completed(
     return type(base.__name__, (base,), {"__module__": base.__module__, **own})
 
 
-def _known(env: Env) -> dict[str, Any]:
-    """Gymnasium's documentation of the environment, if it is one of its own."""
-    if env.spec is None or not str(env.spec.entry_point).startswith("gymnasium.envs."):
-        return {}
-    return KNOWN.get(env.spec.name, {})
-
-
-def _grid(env: Env) -> dict[str, Any]:
-    """Row and column, if a Discrete observation is the number of a field on a map that the environment has."""
-    shown = env.observation_space
-    if not isinstance(shown, Discrete) or shown.start != 0:
-        return {}
-    inner = env.unwrapped
-    shapes: list[Any] = [
-        getattr(inner, "shape", None),
-        getattr(getattr(inner, "desc", None), "shape", None),
-    ]
-    for shape in shapes:
-        is_map = isinstance(shape, tuple) and len(shape) == 2
-        if is_map and math.prod(shape) == shown.n:
-            return {"observation_sizes": shape, "observation_names": ("row", "column")}
-    return {}
-
-
 def _actions(base: type[GenericAgent], env: Env, known: tuple[str, ...]) -> dict[str, Any]:
     """Names of the actions: those known if there is one for each action, else their numbers.
 
@@ -103,43 +84,28 @@ def _actions(base: type[GenericAgent], env: Env, known: tuple[str, ...]) -> dict
         return {"text_space": space, "fallback_action": space.character_list[0] * space.min_length}
     actions = few_actions(space)
     if actions is None:
-        raise UsageError(_refusal(base.env_id, space))
+        few = "[env.action_space.low, env.action_space.high]"
+        count = "2"
+        if not isinstance(space, Box):
+            few = "ACTIONS"
+            count = "len(ACTIONS)"
+        raise UsageError(
+            f"{base.env_id} takes actions from {space}, and a reply names one of at most {MOST_COMBINATIONS}; "
+            "choose some by two lines in a class of your own file, which inherits from "
+            "llamagym_tui.agents.generic.GenericAgent: "
+            f"`def wrap_env(self, env):` and `return gymnasium.wrappers.TransformAction(env, {few}.__getitem__, "
+            f"gymnasium.spaces.Discrete({count}))`."
+        )
     names = base.action_names or known
-    is_combined = not isinstance(actions, range)
-    if is_combined and not names:
+    if not names and not isinstance(actions, range):
         values = decisions(space) or []
-        of_each_decision: Sequence[Sequence[str]] = base.decision_names
-        if not of_each_decision:
-            # A number alone would be taken for the index of an action.
-            kind = "action " if len(values) == 1 else ""
-            of_each_decision = [[f"{kind}{value}" for value in each] for each in values]
-        names = tuple("+".join(parts) for parts in itertools.product(*of_each_decision))
+        # A number alone would be taken for the index of an action.
+        kind = "action " if len(values) == 1 else ""
+        of_each = base.decision_names or [[f"{kind}{value}" for value in each] for each in values]
+        names = tuple("+".join(parts) for parts in itertools.product(*of_each))
     if len(names) != len(actions):
         names = tuple(f"action {action}" for action in actions)
     return {"action_names": names}
-
-
-def _refusal(env_id: str, space: Any) -> str:
-    """Why a generic agent cannot play an environment, and what the user can do."""
-    few = "[env.action_space.low, env.action_space.high]" if isinstance(space, Box) else "ACTIONS"
-    count = "2" if isinstance(space, Box) else "len(ACTIONS)"
-    return (
-        f"{env_id} takes actions from {space}, and a reply names one of at most {MOST_COMBINATIONS}; "
-        "choose some by two lines in a class of your own file, which inherits from "
-        "llamagym_tui.agents.generic.GenericAgent: "
-        f"`def wrap_env(self, env):` and `return gymnasium.wrappers.TransformAction(env, {few}.__getitem__, "
-        f"gymnasium.spaces.Discrete({count}))`."
-    )
-
-
-def _require_text(env_id: str, env: Env) -> None:
-    """Check that an observation is small enough to be put in words."""
-    count = _count(env.observation_space)
-    if count > MAX_OBSERVATION_NUMBERS:
-        raise UsageError(
-            f"{env_id} shows {count:,} numbers at a time, too many for a text; "
-            "write an agent file that puts what matters into words (path.py:Class)."
-        )
 
 
 def _count(space: Any) -> int:

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from llamagym_tui.config import RunConfig
-from llamagym_tui.config.typed import assigned, settings
 from llamagym_tui.errors import ConfigError, UsageError
-from llamagym_tui.run_store import ABOUT_FILE
+from llamagym_tui.runs.run_store import ABOUT_FILE
+from llamagym_tui.settings import RunConfig
+from llamagym_tui.settings.typed import assigned
 from llamagym_tui.setup.run_config import run_config, with_run_dir
 from llamagym_tui.user_files import file_text, replace_file
 
@@ -42,7 +42,7 @@ class Lesson(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     answer: str
 
     def __post_init__(self) -> None:
-        settings(self.settings)  # raises UsageError for a faulty one
+        assigned(self.settings)  # raises UsageError for a faulty one
 
     @property
     def text(self) -> str:

@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from llamagym_tui import model_registry, run_store
-from llamagym_tui.config import OPTIONS, RunConfig, from_dict, in_sections
-from llamagym_tui.config.typed import merged
 from llamagym_tui.errors import UsageError
 from llamagym_tui.game.environment import opponent_of
-from llamagym_tui.model_registry import BUNDLED, is_endpoint
+from llamagym_tui.runs import model_registry, run_store
+from llamagym_tui.runs.branch import UPDATE_DIR
+from llamagym_tui.runs.model_registry import BUNDLED, is_endpoint
+from llamagym_tui.settings import OPTIONS, RunConfig, from_dict, in_sections
+from llamagym_tui.settings.typed import merged
 from llamagym_tui.setup import catalog
-from llamagym_tui.setup.branch import UPDATE_DIR
 from llamagym_tui.setup.run_config import (
     checked_model,
     holds_adapter,
@@ -33,7 +33,6 @@ KEPT_SETTINGS = (
 """Settings that an evaluation takes from a run if it plays the same agent."""
 USED: tuple[str, ...] = (
     "model",
-    "base",
     "env",
     "system_prompt",
     "history",
@@ -76,8 +75,6 @@ def typed_evaluation(agent: str, given: Mapping[str, Any]) -> RunConfig:
     else:
         model = checked_model(model)
         model_registry.require_model(model)
-    if given.get("base") is not None:
-        given["base"] = checked_model(given["base"])
     own = with_own_settings(agent_class, {})
     return evaluated_config(catalog.absolute_spec(agent), model, given, own=own)
 

@@ -3,11 +3,10 @@
 from functools import cached_property
 from pathlib import Path
 
-from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import RAISED, AgentFileError, UsageError, described
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.setup.catalog import agent_name, agent_of, find_agent, made
-from llamagym_tui.setup.trust import code_of
+from llamagym_tui.settings import RunConfig
+from llamagym_tui.setup.catalog import agent_name, agent_of, code_of, find_agent, made
 
 
 class RunAgent:

@@ -5,14 +5,20 @@ A run that is resumed or branched off has the settings of the run that it goes o
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
 
-from llamagym_tui import model_registry, run_store
-from llamagym_tui.config import (
+from llamagym_tui.errors import UntrustedAgent, UsageError, require_library
+from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.environment import OPPONENT, SELF, outside_opponents
+from llamagym_tui.game.observed import names_some_by_turn
+from llamagym_tui.runs import branch, model_registry, run_store
+from llamagym_tui.runs.model_registry import BUNDLED, is_endpoint, with_defaults
+from llamagym_tui.settings import (
     MEASURED,
     UNUSED_BY_HEAD,
     RunConfig,
@@ -20,13 +26,8 @@ from llamagym_tui.config import (
     in_sections,
     setting_types,
 )
-from llamagym_tui.config.typed import OWN_OPTIONS, has, merged
-from llamagym_tui.errors import UntrustedAgent, UsageError, require_library
-from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.environment import OPPONENT, SELF, outside_opponents
-from llamagym_tui.game.observed import names_some_by_turn
-from llamagym_tui.model_registry import BUNDLED, is_endpoint, with_defaults
-from llamagym_tui.setup import branch, catalog, trust
+from llamagym_tui.settings.typed import OWN_OPTIONS, has, merged
+from llamagym_tui.setup import catalog, trust
 from llamagym_tui.user_files import HomelessError, file_text, runs_dir
 
 SETTINGS_OF_HEAD: Mapping[str, Any] = {
@@ -47,34 +48,31 @@ def run_config(
         given: settings by their dotted names; ``parent`` is RUN[@UPDATE].
         trust_agent: agree to execute an agent file that only the folder of the run names.
     """
-    typed = in_sections(given, {})
-    resume = typed.pop("resume", False)
-    branch_of = typed.pop("parent", None)
-    if typed.get("run_dir"):
-        typed["run_dir"] = str(Path(typed["run_dir"]).expanduser().absolute())
-    given = dict(typed)
-    if agent is not None:
-        agent_class = catalog.find_agent(agent, given.get("env"))
-        if "env" in given:
-            given["env"] = with_opponent(agent_class, given["env"])
-        if agent_class.run_settings and not (resume or branch_of):
-            given = with_own_settings(agent_class, given)
-        trust.remember_typed(agent)
-        given["agent"] = catalog.absolute_spec(agent)
-        ranges = getattr(agent_class, "observation_ranges", ())
-        given["observation_ranges"] = list(ranges) or None
-    for name in ("model", "base"):
-        if given.get(name) is not None:
-            given[name] = checked_model(given[name])
+    given = in_sections(given, {})
+    resume = given.pop("resume", False)
+    branch_of = given.pop("parent", None)
     if resume and branch_of:
         raise UsageError(
             "--resume goes on with a run, and --from begins another one; leave one of them out."
         )
-    is_new = not (resume or branch_of)
-    trains_head = is_new and agent is not None and _trains_head_alone(agent_class, given)
-    if "lora" in typed or typed.get("full_finetuning"):
-        has_new = is_new and not trains_head
-        _require_adapter(typed, given.get("model", BUNDLED), is_new=has_new)
+    if given.get("run_dir"):
+        given["run_dir"] = str(Path(given["run_dir"]).expanduser().absolute())
+    if "model" in given:
+        given["model"] = checked_model(given["model"])
+    wants_other_weights = "lora" in given or given.get("full_finetuning")
+    if wants_other_weights and holds_adapter(given.get("model", BUNDLED)):
+        raise UsageError(
+            f"{given['model']} has an adapter, which is trained as it is: leave lora.* and full_finetuning out, or "
+            "merge it first (llamagym-tui export RUN OUT --merge)."
+        )
+    if agent is not None:
+        agent_class = catalog.find_agent(agent, given.get("env"))
+        trust.remember_typed(agent)
+        given["agent"] = catalog.absolute_spec(agent)
+        ranges = getattr(agent_class, "observation_ranges", ())
+        given["observation_ranges"] = list(ranges) or None
+        if "env" in given:
+            given["env"] = with_opponent(agent_class, given["env"])
     if resume:
         return _resumed(given, trust_agent=trust_agent)
     if branch_of:
@@ -83,12 +81,36 @@ def run_config(
         raise UsageError(
             "Name an agent, as in `llamagym-tui train blackjack`; `llamagym-tui agents` lists them."
         )
+    return _new(agent_class, given)
+
+
+def _new(agent_class: type[AgentBase], given: dict[str, Any]) -> RunConfig:
+    """Settings of a new run, completed by those of the agent, the model and what is trained.
+
+    Raises:
+        UsageError: an adapter on the LM head alone is to write free text.
+    """
+    given = with_own_settings(agent_class, given)
     given.setdefault("run_dir", "")
+    if given.get("sft_warm_start"):
+        given["sft_data"] = sft_file(agent_class, given)
     given["measured"] = {name: "" for name in MEASURED if not has(given, name)}
-    if _finds_history(agent_class, given):
+    says_history = agent_class.history is not None or given.get("history", "own") != "own"
+    if not says_history and _is_one_process(given) and not given.get("sft_warm_start"):
         given["measured"]["history"] = ""
-    if _chooses_by_score(agent_class, given, trains_head=trains_head):
-        given = in_sections({"generation.policy": "score"}, given)
+    trains_head = _trains_head_alone(agent_class, given)
+    if "lora" in given and not trains_head and _is_fully_trained(given):
+        given.setdefault("full_finetuning", False)
+    has_head_alone = trains_head or given.get("lora", {}).get("layers") == "head"
+    if has_head_alone and given.get("generation", {}).get("policy") == "generate":
+        raise UsageError(
+            "An adapter on the LM head alone chooses among the admissible replies: for free text add "
+            "--set lora.layers=all or --set full_finetuning=true."
+        )
+    # The bundled model has learnt to write actions. Others answer in prose, and the fallback would play for them.
+    chooses = has_head_alone or not _is_fully_trained(given)
+    if chooses and names_actions(agent_class):
+        given = merged({"generation": {"policy": "score"}}, given)
     completed = with_defaults(given, given.get("model", BUNDLED))
     if trains_head:
         completed["full_finetuning"] = False
@@ -100,21 +122,6 @@ def run_config(
         if "ppo.novelty_coef" in own:
             completed["measured"]["ppo.novelty_coef"] = ""
     return from_dict(RunConfig, completed)
-
-
-def _require_adapter(typed: Mapping[str, Any], model: str, *, is_new: bool) -> None:
-    """Raises UsageError: settings are given by which other weights are meant than would be trained."""
-    names = ", ".join(f"lora.{name}" for name in typed.get("lora", {}))
-    if holds_adapter(model):
-        raise UsageError(
-            f"{model} has an adapter, which is trained as it is: leave {names or 'full_finetuning'} out, or merge it "
-            "first (llamagym-tui export RUN OUT --merge)."
-        )
-    if names and is_new and _is_fully_trained({**typed, "model": model}):
-        raise UsageError(
-            f"All weights of {model} are trained, so {names} would have no effect: leave it out, or add "
-            "--set full_finetuning=false for an adapter."
-        )
 
 
 def holds_adapter(model: str) -> bool:
@@ -138,55 +145,28 @@ def _trains_head_alone(agent_class: type[AgentBase], given: Mapping[str, Any]) -
     It chooses among replies that are known, is trained in one process, and imitates nothing. A model that could be
     trained whole is not, unless a setting is given that has no use otherwise.
     """
-    if given.get("full_finetuning"):
+    says_otherwise = (
+        given.get("full_finetuning")
+        or has(given, "sft_data")
+        or has(given, "lora.layers")
+        or has(given, "lora.target_modules")
+        or given.get("generation", {}).get("policy") == "generate"
+        or not _is_one_process(given)
+    )
+    if says_otherwise:
         return False
     if _is_fully_trained(given) and any(has(given, f"ppo.{name}") for name in UNUSED_BY_HEAD):
         return False
-    if has(given, "sft_data"):
-        return False
-    if has(given, "lora.layers") or has(given, "lora.target_modules"):
-        return False
-    if given.get("generation", {}).get("policy") == "generate":
-        return False
-    return _samples_alone(given) and names_actions(agent_class)
+    return names_actions(agent_class)
 
 
-def _finds_history(agent_class: type[AgentBase], given: Mapping[str, Any]) -> bool:
-    """True if a run measures how many earlier turns help: neither settings nor demonstrations say so."""
-    if agent_class.history is not None or given.get("history", "own") != "own":
-        return False
-    return _samples_alone(given) and not given.get("sft_warm_start")
-
-
-def _samples_alone(given: Mapping[str, Any]) -> bool:
-    """True for a run of one process."""
+def _is_one_process(given: Mapping[str, Any]) -> bool:
     return given.get("ranks", 1) == 1 and not is_launched()
 
 
 def names_actions(agent_class: type[AgentBase]) -> bool:
     """True if an agent lists actions, for all turns or for each turn."""
     return names_some_by_turn(agent_class) or bool(catalog.action_names(agent_class))
-
-
-def _chooses_by_score(
-    agent_class: type[AgentBase], given: Mapping[str, Any], *, trains_head: bool
-) -> bool:
-    """True where no policy is named and replies are chosen among the admissible ones by their scores.
-
-    The bundled model has learnt to write actions. Others answer in prose, and the fallback would play for them.
-
-    Raises:
-        UsageError: an adapter on the LM head alone is to write free text.
-    """
-    has_head_alone = trains_head or given.get("lora", {}).get("layers") == "head"
-    if has_head_alone and given.get("generation", {}).get("policy") == "generate":
-        raise UsageError(
-            "An adapter on the LM head alone chooses among the admissible replies: for free text add "
-            "--set lora.layers=all or --set full_finetuning=true."
-        )
-    if has(given, "generation.policy") or not names_actions(agent_class):
-        return False
-    return has_head_alone or not _is_fully_trained(given)
 
 
 def with_own_settings(agent_class: type[AgentBase], given: dict[str, Any]) -> dict[str, Any]:
@@ -206,42 +186,30 @@ def with_own_settings(agent_class: type[AgentBase], given: dict[str, Any]) -> di
 def with_run_dir(config: RunConfig) -> RunConfig:
     """Settings with a folder: the one that was named, else a new one, made at once in the user's data folder.
 
+    What no run can begin with is refused before a folder is made and heavy libraries are loaded.
+
     Raises:
         UsageError: it cannot have as many ranks.
-        RunStoreError: it is a branch that cannot be made.
-        LlamaGymError: as `require_startable`.
+        ModelLoadError: there is no such model.
+        RunStoreError: the run in the folder and the settings do not go together, or a branch cannot be made.
     """
     if ranks_of(config) > 1 and config.trains_head_alone:
         raise UsageError(
             "An adapter on the LM head alone is trained by one process: "
             "leave out --ranks, or add --set lora.layers=all."
         )
-    require_startable(config)
+    if not config.resume:
+        model_registry.require_model(config.model)
     if config.track is not None:
         require_library(config.track, config.track)
     if not config.run_dir:
         folder = run_store.new_run_dir(catalog.agent_name(config.agent))
         config = msgspec.structs.replace(config, run_dir=str(folder.absolute()))
+    elif not (is_launched() and os.environ["RANK"] != "0"):
+        run_store.RunStore(config.run_dir).check(config)
     if config.parent and not config.resume:
         return branch.begun(config)
     return config
-
-
-def require_startable(config: RunConfig) -> None:
-    """Refuse what no run can begin with, before a folder is made and heavy libraries are loaded.
-
-    Raises:
-        ModelLoadError: there is no such model.
-        RunStoreError: another process trains in the folder, or its run and the settings do not go together.
-    """
-    if not config.resume:
-        for name in (config.model, config.base):
-            if name is not None:
-                model_registry.require_model(name)
-    is_follower = is_launched() and os.environ["RANK"] != "0"
-    if config.run_dir and not is_follower and not config.parent:
-        run_store.require_free(Path(config.run_dir))
-        run_store.RunStore(config.run_dir).check(config)
 
 
 def is_launched() -> bool:
@@ -257,67 +225,39 @@ def ranks_of(config: RunConfig) -> int:
     return size
 
 
-def with_demonstrations(agent: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a run with the file of demonstrations that it begins with, checked, by its absolute path.
-
-    Raises:
-        UsageError: the run does not begin with one, has begun already, or nothing ships for the agent.
-    """
-    if not given.get("sft_warm_start"):
-        if "sft_data" in given:
-            raise UsageError("--sft-data is what a run begins with; add --sft-warm-start.")
-        return dict(given)
-    if given.get("resume") or given.get("parent"):
-        raise UsageError(
-            "A run that is resumed has begun already; --sft-warm-start is for a new one."
-        )
-    if agent is None:
-        return dict(given)
-    return {**given, "sft_data": sft_file(agent, given)}
-
-
-def sft_file(agent: str, given: Mapping[str, Any], method: Literal["sft", "dpo"] = "sft") -> str:
+def sft_file(
+    agent_class: type[AgentBase], given: Mapping[str, Any], method: Literal["sft", "dpo"] = "sft"
+) -> str:
     """The absolute path of the file to train an agent on, which has been checked."""
     from llamagym_tui.demos.training_data import training_data
-    from llamagym_tui.setup.run_agent import RunAgent
 
-    config = RunConfig(agent=agent, run_dir="", env=given.get("env", {}))
-    data = training_data(RunAgent(agent, config=config).agent, given.get("sft_data"), method)
+    data = training_data(catalog.made(agent_class), given.get("sft_data"), method)
     return str(data.path.absolute())
 
 
-def env_kwargs(assignments: Sequence[str] | None) -> dict[str, Any]:
+def env_kwargs(assignments: Sequence[str]) -> dict[str, Any]:
     """The keyword arguments that ``--env NAME=VALUE`` gives.
 
     Numbers, true, false and none are read as such; other words are texts.
     """
     found: dict[str, Any] = {}
-    for assignment in assignments or ():
+    for assignment in assignments:
         name, has_value, text = assignment.partition("=")
         if not has_value or not name.isidentifier():
             raise UsageError(f"--env takes NAME=VALUE, as in --env size=8, not {assignment!r}.")
-        word = {"true": "true", "false": "false", "none": "null"}.get(text.lower(), text)
-        try:
+        word = {"none": "null", "true": "true", "false": "false"}.get(text.lower(), text)
+        found[name] = text
+        with suppress(ValueError):
             found[name] = msgspec.json.decode(word, type=bool | int | float | None)
-        except ValueError:
-            found[name] = text
     return found
 
 
 def read_prompt(path: Path) -> str:
-    """The prompt in a file, without the line ends at its end.
-
-    Raises:
-        UsageError: it cannot be read as text, or is too large for a prompt.
-    """
+    """The prompt in a file, without white space around it. Raises UsageError: it cannot be read as text."""
     try:
-        return file_text(path.expanduser()).rstrip("\n")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"The prompt file {path} is not UTF-8 text; save it as UTF-8.") from error
-    except OSError as error:
-        raise UsageError(
-            f"The prompt file {path} cannot be read: {error.strerror or error}."
-        ) from error
+        return file_text(path.expanduser()).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"The prompt file {path} cannot be read: {error}.") from error
 
 
 def checked_model(name: str) -> str:
@@ -332,8 +272,8 @@ def checked_model(name: str) -> str:
     """
     if is_endpoint(name):
         raise UsageError(
-            f"{name} is an endpoint, whose weights are not here: it can play, as --model of `eval`, `compare` and "
-            "`demos generate`, but neither learn nor be watched."
+            f"{name} is an endpoint, whose weights are not here: it can play, as --model of `eval` and `compare`, "
+            "but neither learn nor be watched."
         )
     if model_registry.full_name(name) != name or name == BUNDLED:
         return model_registry.full_name(name)
@@ -341,22 +281,19 @@ def checked_model(name: str) -> str:
     if path.exists():
         return str(path.absolute())
     _, at, update = name.rpartition("@")
-    if at and update.isascii() and update.isdigit():  # no hub id has an @
+    if at and update.isdecimal():  # no hub id has an @
         run, _, update = branch.branch_point(name).rpartition("@")
         return str(Path(run, f"{branch.UPDATE_DIR}{update}"))
     if _looks_local(name):
         raise UsageError(
             f"There is no model folder {name}; check the path, or see `llamagym-tui models`."
         )
-    try:
+    with suppress(HomelessError):  # without a home there are no runs
         run_dir = runs_dir() / name
-    except HomelessError:  # it has no runs
-        return name
-    if not run_store.is_run(run_dir):
-        return name
-    if model_registry.find(name) is not None or model_registry.is_here(name):
-        return name
-    return str(run_dir.absolute())
+        is_known = model_registry.find(name) is not None or model_registry.is_here(name)
+        if run_store.is_run(run_dir) and not is_known:
+            return str(run_dir.absolute())
+    return name
 
 
 def with_opponent(agent: type[AgentBase], env: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -364,36 +301,21 @@ def with_opponent(agent: type[AgentBase], env: Mapping[str, Any] | None) -> dict
     of a checkpoint.
 
     Raises:
-        UsageError: there is no such opponent.
+        UsageError: there is no such opponent, or several policies are named.
     """
-    given = None if env is None else dict(env)
-    if not given or OPPONENT not in given:
-        return given
-    named = str(given[OPPONENT])
-    outside = outside_opponents(agent, named)
+    if not env or OPPONENT not in env:
+        return None if env is None else dict(env)
+    names = str(env[OPPONENT]).split("+")
+    outside = outside_opponents(agent, str(env[OPPONENT]))
     if len(outside) > 1:
         raise UsageError(
             f"{', '.join(outside)} are several policies, and one of them can be the opponent: name one."
         )
-    names = named.split("+")
-    if "" in names:
-        raise UsageError(
-            f"The opponent {named!r} has an empty name; those of the agent are {', '.join(agent.opponents)}."
-        )
     places = [_place(agent, name) if name in outside else name for name in names]
-    if any("+" in place for place in places):
-        raise UsageError(
-            f"{named} is in a folder with a + in its path, which stands between two opponents; move it elsewhere."
-        )
-    given[OPPONENT] = "+".join(places)
-    return given
+    return {**env, OPPONENT: "+".join(places)}
 
 
 def _place(agent: type[AgentBase], name: str) -> str:
-    if name == "you":
-        raise UsageError(
-            "You play against the model at the table: open the playground and press h; nothing is set for it."
-        )
     if name == SELF:
         return name
     if is_endpoint(name):
@@ -401,8 +323,8 @@ def _place(agent: type[AgentBase], name: str) -> str:
 
         require_address(name)
         return name
-    place = checked_model(name)
-    if model_registry.find(place) is None and not Path(place).exists():
+    place = checked_model(name) if name else ""
+    if not place or (model_registry.find(place) is None and not Path(place).exists()):
         raise UsageError(
             f"opponent is one of {', '.join(agent.opponents)}, {SELF}, a run (RUN or RUN@UPDATE), a model, or the "
             f"address of an endpoint, not {name!r}."
@@ -462,35 +384,13 @@ def _going_on(folder: Path, given: dict[str, Any], *, trust_agent: bool) -> RunC
     elif given["agent"] == earlier.agent:
         del given["observation_ranges"]  # the policy goes on to read numbers as it has learnt to
     settings = merged(msgspec.to_builtins(earlier), given)
-    _require_here(folder, settings)
-    if settings["model"] == earlier.model:
-        _require_unchanged(folder, earlier)
-    else:
-        settings["weights"] = model_registry.fingerprint(settings["model"])
+    place = settings["model"]
+    if _looks_local(place) and not Path(place).expanduser().exists():
+        raise UsageError(
+            f"The run in {folder} has its model in {place}, where there is none any more; "
+            "say where it is now with --model."
+        )
     settings["measured"] = {
         name: why for name, why in earlier.measured.items() if not has(given, name)
     }
     return from_dict(RunConfig, settings)
-
-
-def _require_unchanged(folder: Path, earlier: RunConfig) -> None:
-    """Raises UsageError: all that a run has trained is an adapter, and the weights below it are no longer the same."""
-    if earlier.weights is None or not holds_adapter(str(folder)):
-        return
-    now = model_registry.fingerprint(earlier.model)
-    if now is not None and now != earlier.weights:
-        raise UsageError(
-            f"The weights of {earlier.model} were changed since the run in {folder} began, and its adapter is on them "
-            "as they were; put them back, or begin a new run in another folder."
-        )
-
-
-def _require_here(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Raises UsageError: the model of a run that is to go on is, by its path, not on this machine any more."""
-    for name in ("model", "base"):
-        place = settings.get(name)
-        if place is not None and _looks_local(place) and not Path(place).expanduser().exists():
-            raise UsageError(
-                f"The run in {folder} has its {name} in {place}, where there is none any more; "
-                f"say where it is now with --{name}."
-            )

@@ -8,46 +8,21 @@ to.
 import contextlib
 
 import msgspec
-from msgspec import Struct
 
 from llamagym_tui.errors import UntrustedAgent, UsageError
-from llamagym_tui.setup.catalog import absolute_spec, agent_file
+from llamagym_tui.setup.catalog import absolute_spec, agent_file, code_of
 from llamagym_tui.user_files import REFUSED, data_dir, file_content, may_open, replace_file
 
 FILE = "trusted_agents.json"
 """Name of the file in the user's data folder that keeps what is trusted."""
 
 
-class _Trusted(Struct, frozen=True):
-    """The code that the user trusts."""
-
-    typed: frozenset[str] = frozenset()
-    """Absolute paths and modules that the user has typed."""
-    hashes: frozenset[str] = frozenset()
-    """SHA-256 of the contents that the user has agreed to."""
-
-
-def code_of(spec: str) -> str | None:
-    """The code of the user's that an agent's spec would execute, as an absolute path or a module; None if none.
-
-    Gymnasium imports the module of an id of the form ``module:Id``.
-    """
-    file = agent_file(spec)
-    if file is not None:
-        return str(file.path)
-    module, colon, _ = spec.partition(":")
-    return module if colon else None
-
-
 def remember_typed(spec: str) -> None:
     """Trust what a person typed from now on; only this once, if the user's data folder cannot be written."""
     code = code_of(absolute_spec(spec))
-    if code is None:
-        return
-    trusted = _read()
-    if code not in trusted.typed:
+    if code is not None and code not in _trusted():
         with contextlib.suppress(OSError):
-            _write(msgspec.structs.replace(trusted, typed=trusted.typed | {code}))
+            _keep(code)
 
 
 def require_trusted(spec: str) -> None:
@@ -62,11 +37,10 @@ def require_trusted(spec: str) -> None:
         return
     if not may_open(absolute_spec(spec)):
         raise UsageError(REFUSED)
-    trusted = _read()
-    if code in trusted.typed:
+    if code in _trusted():
         return
     digest = _digest(spec)
-    if digest not in trusted.hashes:
+    if digest not in _trusted():
         raise UntrustedAgent(spec, code, digest)
 
 
@@ -76,9 +50,8 @@ def trust(untrusted: UntrustedAgent) -> None:
     Raises:
         UsageError: the agreement cannot be kept.
     """
-    trusted = _read()
     try:
-        _write(msgspec.structs.replace(trusted, hashes=trusted.hashes | {untrusted.digest}))
+        _keep(untrusted.digest)
     except OSError as error:
         raise UsageError(
             f"Your trust in {untrusted.code} cannot be kept in {data_dir()} ({error.strerror or error}); "
@@ -104,12 +77,13 @@ def _digest(spec: str) -> str:
     return hashlib.sha256(code + b"\0" + content).hexdigest()
 
 
-def _read() -> _Trusted:
+def _trusted() -> set[str]:
+    """Paths and modules that the user has typed, and SHA-256 of the contents that the user has agreed to."""
     try:
-        return msgspec.json.decode(file_content(data_dir() / FILE), type=_Trusted)
+        return msgspec.json.decode(file_content(data_dir() / FILE), type=set[str])
     except (OSError, ValueError, RecursionError):
-        return _Trusted()
+        return set()
 
 
-def _write(trusted: _Trusted) -> None:
-    replace_file(data_dir() / FILE, msgspec.json.encode(trusted) + b"\n")
+def _keep(code: str) -> None:
+    replace_file(data_dir() / FILE, msgspec.json.encode(sorted({*_trusted(), code})) + b"\n")

@@ -1,9 +1,9 @@
 """Comparisons on the same seeds in words: what one side earns more, and how sure that is."""
 
-from llamagym_tui.config import MOST_UNREAD
 from llamagym_tui.protocol.events import PromptsCompared, RunStarted
-from llamagym_tui.returns import MeanReturn, counted, margin, plus_minus, with_unit
+from llamagym_tui.settings import MOST_UNREAD
 from llamagym_tui.state.prompts import Versions, named
+from llamagym_tui.state.returns import MeanReturn, counted, margin, plus_minus, with_unit
 
 
 def difference_text(by: MeanReturn, unit: str, more: str = "") -> str:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from llamagym_tui.config import RunConfig
-from llamagym_tui.protocol import event_log, events
+from llamagym_tui.protocol import events
 from llamagym_tui.protocol.events import AnyEvent
-from llamagym_tui.run_store import EVENTS_FILE
+from llamagym_tui.runs import event_log
+from llamagym_tui.runs.run_store import EVENTS_FILE
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state, with_history
 

@@ -3,10 +3,10 @@
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from llamagym_tui.config import Value
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.protocol.events import AnyEvent
+from llamagym_tui.settings import Value
 
 
 class Pending(Struct, frozen=True, kw_only=True):

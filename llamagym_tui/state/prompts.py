@@ -8,10 +8,10 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llamagym_tui.config import Mode
 from llamagym_tui.protocol.events import EpisodesCounted, EvaluationFinished, PolicyMapped
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import RECENT, MeanReturn, mean_return
+from llamagym_tui.settings import Mode
+from llamagym_tui.state.returns import RECENT, MeanReturn, mean_return
 
 MAX_VERSIONS = 32
 """The number of versions that are kept; the first one always stays, and the oldest ones after it go first."""

@@ -4,14 +4,14 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from llamagym_tui.config import FINAL, RunConfig, flat, with_measured
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.events import AnyEvent
-from llamagym_tui.returns import RECENT, counted, evaluated_return, left_text, with_unit
+from llamagym_tui.settings import FINAL, RunConfig, flat, with_measured
 from llamagym_tui.state import prompts
 from llamagym_tui.state.comparison import prompts_text
 from llamagym_tui.state.pending import Pending
 from llamagym_tui.state.prompts import PromptEdit
+from llamagym_tui.state.returns import RECENT, counted, evaluated_return, left_text, with_unit
 from llamagym_tui.state.run import Mark, RunState
 from llamagym_tui.state.transcript import clipped
 from llamagym_tui.state.watching import watched_text
@@ -24,11 +24,6 @@ CORRECTED = (
     "trained on."
 )
 """The notice at the end of an episode in which a person acted."""
-LEFT_OUT: dict[events.LeftOut, str] = {
-    "slow_screen": "not shown: the screen did not keep up, and the run did not wait",
-    "full_disk": "not recorded: the disk was full",
-}
-"""Reasons why lines are missing in the conversation."""
 MAX_FRAMES = 40
 """Most maps that are kept of the run's film, the first and the two newest among them."""
 MAX_MARKS = 32
@@ -72,7 +67,7 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
                 state,
                 updates=event.update,
                 stats=event.stats,
-                returns=state.returns.weighed(event.stats.design_effect, event.stats.episodes),
+                returns=replace(state.returns, effect=event.stats.design_effect),
                 history=state.history.add(event),
                 episodes=max(state.episodes, event.episodes),
                 batch_turns=0,
@@ -167,7 +162,9 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
         case events.EventsLeftOut():
             were = "was" if event.count == 1 else "were"
             lines = f"{counted(event.count, 'line')} {were}"
-            return _noted(state, f"{lines} {LEFT_OUT[event.reason]}.")
+            return _noted(
+                state, f"{lines} not shown: the screen did not keep up, and the run did not wait."
+            )
         case events.SessionFailed():
             return _ended(replace(state, phase="failed", failure=clipped(event.message)))
         case events.RunFinished():
@@ -496,6 +493,5 @@ def _evaluation_text(event: events.EvaluationFinished, unit: str) -> str:
     """The result of an evaluation, as one line."""
     mean = evaluated_return(event)
     how = "greedy" if event.greedy else "sampled"
-    within = f"; 95 % interval {mean.interval_text}" if mean.episodes > 1 else ""
     played = counted(mean.episodes, f"{how} episode")
-    return f"Evaluation: mean return {with_unit(mean.text, unit)} over {played}{within}"
+    return f"Evaluation: mean return {with_unit(mean.text, unit)} over {played}"

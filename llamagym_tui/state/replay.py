@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from llamagym_tui.protocol import event_log, events
+from llamagym_tui.protocol import events
 from llamagym_tui.protocol.events import AnyEvent
-from llamagym_tui.run_store import EVENTS_FILE, is_held, read_config
+from llamagym_tui.runs import event_log
+from llamagym_tui.runs.run_store import EVENTS_FILE, is_held, read_config
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 

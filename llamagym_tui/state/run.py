@@ -10,12 +10,12 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from llamagym_tui.config import Mode, RunConfig, Value
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
-from llamagym_tui.returns import MeanReturn, ReturnSeries, mean_return
+from llamagym_tui.settings import Mode, RunConfig, Value
 from llamagym_tui.state.pending import Inspection, Pending
 from llamagym_tui.state.prompts import PromptEdit, Versions
+from llamagym_tui.state.returns import MeanReturn, ReturnSeries, mean_return
 from llamagym_tui.state.transcript import Transcript
 from llamagym_tui.state.update_series import UpdateSeries
 from llamagym_tui.state.warm_start import WarmStartState
@@ -202,7 +202,7 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
         mean = mean_return(self.recent)
         if mean is None:
             return None
-        wider = self.returns.design_effect(len(self.recent)) ** 0.5
+        wider = max(1.0, self.returns.effect) ** 0.5
         return mean._replace(stderr=mean.stderr * wider)
 
 

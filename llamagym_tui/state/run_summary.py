@@ -11,22 +11,21 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, field
 
-from llamagym_tui.config import RunConfig, Value, flat
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.protocol import events
-from llamagym_tui.returns import (
-    MAX_GROUPS,
+from llamagym_tui.runs.run_store import EVENTS_FILE, SUMMARY_FILE, read_config
+from llamagym_tui.settings import RunConfig, Value, flat
+from llamagym_tui.state.history import History
+from llamagym_tui.state.returns import (
     RECENT,
     CurvePoint,
     MeanReturn,
     ReturnSeries,
     smoothing_window,
 )
-from llamagym_tui.run_store import EVENTS_FILE, SUMMARY_FILE, read_config
-from llamagym_tui.state.history import History
 from llamagym_tui.user_files import file_content, replace_file
 
-VERSION = 7
+VERSION = 8
 """Version of the form of a summary; it goes up with every change that makes kept summaries wrong."""
 
 Ending = Literal["finished", "failed", "open"]
@@ -123,8 +122,7 @@ def differences(
 ) -> dict[str, tuple[str, ...]]:
     """The settings in which runs differ, by their dotted names, each with its value in all of them as text.
 
-    The folder, whether a run was resumed, the reasons of measured settings, and the fingerprint of a model, which has a
-    name, are left out.
+    The folder, whether a run was resumed, and the reasons of measured settings are left out.
 
     Args:
         configs: of two runs or more; of one there are no differences.
@@ -135,7 +133,7 @@ def differences(
     return {
         name: of_runs
         for name, of_runs in values.items()
-        if name not in ("run_dir", "resume", "measured", "weights") and len({*of_runs}) > 1
+        if name not in ("run_dir", "resume", "measured") and len({*of_runs}) > 1
     }
 
 
@@ -155,13 +153,7 @@ def _kept(run_dir: Path) -> RunSummary | None:
         kept = msgspec.json.decode(file_content(run_dir / SUMMARY_FILE), type=RunSummary)
     except (OSError, ValueError, RecursionError):
         return None
-    series = kept.returns
-    is_sound = (
-        kept.version == VERSION
-        and series.group > 0
-        and len(series.sums) == len(series.squares) == len(series.effects) <= MAX_GROUPS
-    )
-    return kept if is_sound else None
+    return kept if kept.version == VERSION else None
 
 
 def _text(value: Any) -> str:

@@ -87,7 +87,7 @@ def _session(command_queue: queue.SimpleQueue[AnyCommand], send: Callable[[Event
             f"The user interface has version {first.protocol} of the protocol and the trainer version "
             f"{PROTOCOL_VERSION}; install one version of llamagym-tui and start it again."
         )
-    from llamagym_tui.run_store import RunStore
+    from llamagym_tui.runs.run_store import RunStore
 
     store = RunStore.create(first.config)  # refused before heavy libraries are imported
     from llamagym_tui.trainer.session import Session

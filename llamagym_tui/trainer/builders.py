@@ -14,8 +14,6 @@ from typing import Any
 import torch
 from huggingface_hub import constants
 
-from llamagym_tui import model_registry
-from llamagym_tui.config import RunConfig, WarmStartStats, turns_kept
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.allocator import keep_freed_memory, return_freed_memory
 from llamagym_tui.engine.learning import checkpoint
@@ -25,7 +23,7 @@ from llamagym_tui.engine.learning.ppo import PPO, learner_for, unused_settings, 
 from llamagym_tui.engine.memory import require_memory
 from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
-from llamagym_tui.engine.model.sources import base_place, model_folder
+from llamagym_tui.engine.model.sources import model_folder
 from llamagym_tui.engine.own_torch import cores, set_threads
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import ALONE, Ranks
@@ -33,8 +31,10 @@ from llamagym_tui.errors import ConfigError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import OPPONENT, SELF, opponent_of, with_kwargs
 from llamagym_tui.game.observed import names_by_turn, replies_of
-from llamagym_tui.model_registry import is_endpoint
 from llamagym_tui.protocol.events import EvaluationFinished, Event
+from llamagym_tui.runs import model_registry
+from llamagym_tui.runs.model_registry import is_endpoint
+from llamagym_tui.settings import RunConfig, WarmStartStats, turns_kept
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.play_config import evaluated_config
 from llamagym_tui.setup.run_config import holds_adapter, with_own_settings
@@ -81,7 +81,6 @@ class Builders:
         download = model_registry.download_of(name)
         if download is not None:
             notify(f"downloading {name}, {download.source}")
-        base_place(self.config.base, notify)
         if model_folder(name, notify) is not None or constants.HF_HUB_OFFLINE:
             return
         if not hub.is_reachable(name) and download is None:
@@ -99,7 +98,6 @@ class Builders:
             full_finetuning=config.full_finetuning,
             lora=None if holds_adapter(config.model) else config.lora,
             dtype=config.dtype,
-            base=config.base,
         )
         if config.resume:
             keep_template(loaded.tokenizer, Path(config.run_dir))

@@ -9,10 +9,10 @@ from typing import Any, Self
 
 import msgspec
 
-from llamagym_tui.config import Change, GenerationConfig
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.errors import RunStoreError
-from llamagym_tui.setup.branch import UPDATE_DIR, discard_surplus
+from llamagym_tui.runs.branch import UPDATE_DIR, discard_surplus
+from llamagym_tui.settings import Change, GenerationConfig
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.collapse import CollapseMonitor
 

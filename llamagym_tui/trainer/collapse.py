@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-from llamagym_tui.config import UpdateStats
+from llamagym_tui.settings import UpdateStats
 
 WINDOW = 10
 """Updates behind the recent mean return, and behind its best."""

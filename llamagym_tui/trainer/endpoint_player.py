@@ -6,8 +6,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 
-from llamagym_tui.config import RunConfig
-from llamagym_tui.config.run import turns_kept
 from llamagym_tui.demos.demonstration import PlayedTurn, conversation
 from llamagym_tui.game.chat import Conversation, user
 from llamagym_tui.game.endpoint import Endpoint
@@ -20,6 +18,8 @@ from llamagym_tui.game.environment import (
 from llamagym_tui.game.game import EpisodeFault, Game, require_finite
 from llamagym_tui.game.observed import Observed
 from llamagym_tui.protocol.events import EvaluationFinished
+from llamagym_tui.settings import RunConfig
+from llamagym_tui.settings.run import turns_kept
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts, evaluated

@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from llamagym_tui.protocol import commands, events
-from llamagym_tui.returns import counted, left_text
+from llamagym_tui.state.returns import counted, left_text
 from llamagym_tui.trainer.builders import EVALUATION_SEED, Builders
 from llamagym_tui.trainer.event_sinks import EventEmitter, TimeLeft, session_failed
 from llamagym_tui.trainer.inbox import Inbox

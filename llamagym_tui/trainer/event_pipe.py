@@ -134,6 +134,6 @@ class Gap:
         if begun is not None:
             count -= 1
         if count:
-            yield EventsLeftOut(at_s=event.at_s, count=count, reason="slow_screen")
+            yield EventsLeftOut(at_s=event.at_s, count=count)
         if begun is not None:
             yield begun

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from llamagym_tui.errors import LlamaGymError, described, located, user_place
-from llamagym_tui.protocol.event_log import WRITTEN_AGAIN
+from llamagym_tui.errors import LlamaGymError, described
 from llamagym_tui.protocol.events import Event, Progressed, Refused, SessionFailed, WarningRaised
+from llamagym_tui.runs.event_log import WRITTEN_AGAIN
 
 PROGRESS_EVERY_S = 0.5
 """Seconds between two progress events of something long."""
@@ -132,7 +132,6 @@ def session_failed(error: Exception, log_path: Path) -> SessionFailed:
         return SessionFailed(
             message="There is not enough memory; take a smaller --model, or fewer --envs."
         )
-    what = located(error)
-    if not user_place(error):
-        what = f"The session failed by {described(error)}"
-    return SessionFailed(message=f"{what}; {log_path} has the traceback.")
+    return SessionFailed(
+        message=f"The session failed by {described(error)}; {log_path} has the traceback."
+    )

@@ -19,10 +19,10 @@ from msgspec.structs import replace
 from torch import distributed
 from torch.multiprocessing.spawn import ProcessException, start_processes
 
-from llamagym_tui.config import RunConfig
 from llamagym_tui.engine.ranks import ALONE, GLOO, Ranks, backend_for
 from llamagym_tui.errors import RankLost
 from llamagym_tui.protocol.events import Event, WarningRaised
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.setup.run_config import is_launched, ranks_of
 from llamagym_tui.trainer.builders import Builders
 

@@ -11,17 +11,6 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from llamagym_tui.config import (
-    Mode,
-    RunConfig,
-    Value,
-    changed,
-    changes_since,
-    changes_to_restore,
-    turns_kept,
-    with_final_values,
-    with_measured,
-)
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.learning.earlier_turns import Played, episodes_of, turns_that_help
 from llamagym_tui.engine.learning.measured_settings import (
@@ -39,6 +28,17 @@ from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import described_return
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.events import PhaseChanged, RunStarted
+from llamagym_tui.settings import (
+    Mode,
+    RunConfig,
+    Value,
+    changed,
+    changes_since,
+    changes_to_restore,
+    turns_kept,
+    with_final_values,
+    with_measured,
+)
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints, Counters

@@ -13,8 +13,6 @@ from typing import Literal, assert_never
 
 from msgspec.structs import replace
 
-from llamagym_tui import model_registry
-from llamagym_tui.config import RunConfig
 from llamagym_tui.demos.training_data import TrainingData, doubts, training_data, training_facts
 from llamagym_tui.engine.ranks import ALONE, GLOO
 from llamagym_tui.errors import (
@@ -28,7 +26,8 @@ from llamagym_tui.errors import (
 )
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
-from llamagym_tui.run_store import RunStore
+from llamagym_tui.runs.run_store import RunStore
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints
 from llamagym_tui.trainer.evaluations import Evaluations
@@ -192,7 +191,6 @@ class Session:
                 config,
                 history=history,
                 system_prompt=None if prompt == parts.agent.get_system_prompt() else prompt,
-                weights=config.weights or model_registry.fingerprint(config.model),
             )
         )
 

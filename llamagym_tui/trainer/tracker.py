@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from llamagym_tui.config import RunConfig, flat
 from llamagym_tui.protocol import events
+from llamagym_tui.settings import RunConfig, flat
 
 PROJECT = "llamagym-tui"
 """The name of the project that wandb files runs under."""

@@ -17,9 +17,9 @@ from llamagym_tui.protocol.events import (
     TurnFinished,
 )
 from llamagym_tui.protocol.literal import literal, one_line
-from llamagym_tui.returns import counted
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import bar, number, share
+from llamagym_tui.state.returns import counted
 from llamagym_tui.state.transcript import Entry, Fact, Notice, ReplySoFar
 
 MOST_ACTIONS = 6

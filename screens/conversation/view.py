@@ -22,11 +22,11 @@ from textual.visual import RenderOptions
 from textual.widgets import Input, Static
 
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import counted
 from llamagym_tui.screens.conversation.turns import GUTTER, Row, in_full, line_of, rows_of
 from llamagym_tui.screens.widgets.fields import SentenceInput
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.look import ASIDE, own_styles
+from llamagym_tui.state.returns import counted
 from llamagym_tui.state.transcript import Entry, ReplySoFar
 
 MARK = "▌"

@@ -22,13 +22,13 @@ from llamagym_tui.demos.faults import faults
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.literal import literal, one_line
-from llamagym_tui.returns import counted
 from llamagym_tui.screens.conversation.turns import Paragraph, Piece, typeset
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog
 from llamagym_tui.screens.widgets.fitted import TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import number
+from llamagym_tui.state.returns import counted
 from llamagym_tui.state.transcript import clipped
 
 FAULTY = "✗"
@@ -148,7 +148,7 @@ class DemonstrationsScreen(Screen[None]):
     @work(group="change")
     async def _delete(self, row: EpisodeRow) -> None:
         try:
-            await asyncio.to_thread(demo_files.remove, self._path, [row.content])
+            await asyncio.to_thread(demo_files.remove, self._path, row.content)
         except LlamaGymError as error:
             self._fault = str(error)
             self._draw()
@@ -253,14 +253,14 @@ def episode_text(row: EpisodeRow, agent: AgentBase, width: int) -> Content:
         if message["role"] != "assistant":
             parts.append(Paragraph(SPEAKERS[message["role"]], said))
             continue
-        by_person = demo.source == "human" or turn in demo.corrected
+        by_person = demo.source == "human" or turn in demo.replaced_replies
         parts.append(Paragraph("you" if by_person else "agent", said, "bold $primary"))
         if turn < min(len(demo.actions), len(demo.rewards)):
             name = one_line(agent.action_name(demo.actions[turn]))
             reward = Piece(f" · reward {number(demo.rewards[turn])}", ASIDE)
             parts.append(Paragraph("action", (Piece(name, "bold"), reward)))
-        if turn in demo.corrected:
-            text = f"the agent: {literal(clipped(demo.corrected[turn]))}"
+        if turn in demo.replaced_replies:
+            text = f"the agent: {literal(clipped(demo.replaced_replies[turn]))}"
             parts.append(Paragraph("instead", (Piece(text, ASIDE),)))
         turn += 1
     if len(demo.messages) > MAX_MESSAGES:

@@ -18,7 +18,6 @@ from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import CancelWarmStart, WarmStart
 from llamagym_tui.protocol.events import DemonstrationsRead
 from llamagym_tui.protocol.literal import literal, one_line
-from llamagym_tui.returns import counted
 from llamagym_tui.screens.demos.recording import Offer
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog, ConfirmDialog
@@ -26,6 +25,7 @@ from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import number, plain, spark
 from llamagym_tui.state.reduce import comparison_text
+from llamagym_tui.state.returns import counted
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.warm_start import Stage, WarmStartState
 

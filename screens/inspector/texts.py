@@ -6,14 +6,14 @@ from typing import NamedTuple
 from rich.cells import set_cell_size
 from textual.content import Content
 
-from llamagym_tui.config import LEARNERS
 from llamagym_tui.protocol.events import TurnInspected
 from llamagym_tui.protocol.inspected import Alternative, Decision, InspectedToken, PeerGroup
 from llamagym_tui.protocol.literal import literal, one_line
-from llamagym_tui.returns import real_minus
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import BAR, bar, number, plain, share
+from llamagym_tui.settings import LEARNERS
 from llamagym_tui.state.pending import Inspection
+from llamagym_tui.state.returns import real_minus
 
 TRAINED = "●"
 """Marks a token that the policy is trained on."""

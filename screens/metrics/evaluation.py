@@ -11,7 +11,6 @@ from textual.widgets import Input, Static
 from llamagym_tui.protocol.commands import CancelEvaluation, Evaluate
 from llamagym_tui.protocol.events import EvaluationFinished
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import evaluated_return, with_unit
 from llamagym_tui.screens.policy_map.mapped_policy import compared_maps
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.fields import OneLineInput
@@ -20,6 +19,7 @@ from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import baselines, plain
 from llamagym_tui.state.comparison import prompts_text
 from llamagym_tui.state.prompts import played_by
+from llamagym_tui.state.returns import evaluated_return, with_unit
 from llamagym_tui.state.run import RunState
 
 MOST_EPISODES = 1_000_000

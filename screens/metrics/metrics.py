@@ -14,9 +14,7 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from llamagym_tui.config import FIGURES, GROUPS, LEARNERS, RunConfig, UpdateStats, Value
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import margin
 from llamagym_tui.screens.widgets.chart import (
     BOUND,
     Curve,
@@ -30,6 +28,8 @@ from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import baselines, plain, share
 from llamagym_tui.screens.widgets.run_header import RunHeader
+from llamagym_tui.settings import FIGURES, GROUPS, LEARNERS, RunConfig, UpdateStats, Value
+from llamagym_tui.state.returns import margin
 from llamagym_tui.state.run import RunState
 
 SHARES = ("clip_fraction", "parse_failure_rate", "refusal_rate", "flat_groups")

@@ -11,8 +11,8 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.model_registry import BUNDLED, ENTRIES, ModelEntry, is_here, size_in_words
 from llamagym_tui.protocol.literal import literal, one_line
+from llamagym_tui.runs.model_registry import BUNDLED, ENTRIES, ModelEntry, is_here, size_in_words
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.setup.catalog import missing
 

@@ -9,13 +9,13 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from llamagym_tui.config import RunConfig
-from llamagym_tui.config.typed import assigned
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.literal import one_line
+from llamagym_tui.runs.branch import kept_updates
 from llamagym_tui.screens.widgets.fields import SentenceInput
 from llamagym_tui.screens.widgets.key_bar import KeyBar
-from llamagym_tui.setup.branch import kept_updates
+from llamagym_tui.settings import RunConfig
+from llamagym_tui.settings.typed import assigned
 from llamagym_tui.setup.run_config import run_config
 
 

@@ -13,12 +13,12 @@ from textual.screen import Screen
 from textual.widgets import DataTable, Static
 
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import evaluated_return, thinned
 from llamagym_tui.screens.past_runs.run_table import RunRow, played_text, short_return
 from llamagym_tui.screens.widgets.chart import Curve, Drawing, Plot, baseline_levels
 from llamagym_tui.screens.widgets.fitted import TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE
+from llamagym_tui.state.returns import evaluated_return, thinned
 from llamagym_tui.state.run_summary import differences
 
 COLORS = ("primary", "warning", "success", "error", "accent", "foreground")

@@ -15,8 +15,7 @@ from textual.widgets import OptionList, Static
 
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import evaluated_return, with_unit
-from llamagym_tui.run_store import is_held
+from llamagym_tui.runs.run_store import is_held
 from llamagym_tui.screens.past_runs.agent_list import AgentList, ModelList
 from llamagym_tui.screens.past_runs.compare import CompareScreen
 from llamagym_tui.screens.past_runs.run_table import RunRow, RunTable, played_text
@@ -24,6 +23,7 @@ from llamagym_tui.screens.widgets.dialogs import CautiousDialog
 from llamagym_tui.screens.widgets.fields import SentenceInput
 from llamagym_tui.screens.widgets.fitted import Fitted, TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.state.returns import evaluated_return, with_unit
 from llamagym_tui.user_files import discard, runs_dir
 
 
@@ -130,7 +130,6 @@ class HomeScreen(Fitted[None]):
             is_filtered = self.query_one(SentenceInput).value.strip()
             none = f"None in {one_line(str(runs_dir()))} yet: enter on an agent begins the first."
             empty.update("None matches." if is_filtered else none)
-        self.query_one("#home-runs").border_subtitle = Content(runs.unlisted)
         chosen = self.query_one("#runs-chosen", Static)
         chosen.update("" if runs.chosen is None else chosen_text(runs.chosen))
         self.refresh_bindings()

@@ -17,10 +17,10 @@ from textual.widgets import DataTable
 
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import counted, signed
-from llamagym_tui.run_store import RunInfo, list_runs, unlisted
+from llamagym_tui.runs.branch import kept_updates
+from llamagym_tui.runs.run_store import RunInfo, list_runs
 from llamagym_tui.screens.widgets.numbers import spark
-from llamagym_tui.setup.branch import kept_updates
+from llamagym_tui.state.returns import counted, signed
 from llamagym_tui.state.run_summary import RunSummary, summary_of
 
 ENDINGS = {"finished": "finished", "failed": "failed", "open": "interrupted"}
@@ -191,8 +191,6 @@ class RunTable(DataTable[Text]):
         self.marked: list[str] = []
         """The keys of the marked rows, the latest mark last."""
         self.sorted_by = "when"
-        self.unlisted = ""
-        """The number of runs that cannot be listed, in words; empty if there are none."""
         self._filter = ""
         self.loaded = False
 
@@ -208,7 +206,6 @@ class RunTable(DataTable[Text]):
     async def read(self) -> None:
         """List the runs, then read their events."""
         infos = await asyncio.to_thread(list_runs)
-        self.unlisted = await asyncio.to_thread(unlisted, infos)
         known = {row.key: row.summary for row in self.shown}
         rows = [RunRow(info=info, summary=known.get(str(info.run_dir))) for info in infos]
         rows = [row for row in rows if self._filter in row.names]

@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from llamagym_tui.config import RunConfig
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.human_game import MATCH, MatchAgainstModel
 from llamagym_tui.errors import LlamaGymError, UsageError
 from llamagym_tui.protocol.events import MatchPlayed
-from llamagym_tui.returns import MeanReturn, mean_return
+from llamagym_tui.settings import RunConfig
+from llamagym_tui.state.returns import MeanReturn, mean_return
 from llamagym_tui.user_files import file_content, replace_file
 
 CLASS_FILE = "class.json"

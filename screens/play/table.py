@@ -15,7 +15,6 @@ from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.commands import ProbeActions
 from llamagym_tui.protocol.events import ConversationProbed
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import counted, mean_return, signed
 from llamagym_tui.screens.conversation.turns import LEAST_REST
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.choosing import KEY, ChoosingScreen, choices_row
@@ -26,6 +25,7 @@ from llamagym_tui.screens.widgets.look import ASIDE, drawing_content
 from llamagym_tui.screens.widgets.numbers import number, share
 from llamagym_tui.state.comparison import difference_text
 from llamagym_tui.state.prompts import played_by
+from llamagym_tui.state.returns import counted, mean_return, signed
 from llamagym_tui.state.run import RunState
 
 MOST_NAMED = 4

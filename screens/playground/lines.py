@@ -9,11 +9,11 @@ from typing import Literal, NamedTuple, get_args
 from textual.content import Content
 
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import counted
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy, changed_choices
 from llamagym_tui.screens.widgets.key_bar import KeyOf, key_of
 from llamagym_tui.screens.widgets.numbers import BAR, bar, share
 from llamagym_tui.screens.widgets.run_header import StateText, doing_text
+from llamagym_tui.state.returns import counted
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.watching import FIRST, watched_text
 from llamagym_tui.state.wheel import wheel_texts

@@ -10,7 +10,6 @@ from textual.widgets import Static
 
 from llamagym_tui.game.drawing import MAX_LINES
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import margin, smoothing_window, thinned
 from llamagym_tui.screens.playground.lines import age
 from llamagym_tui.screens.policy_map.drawing import legend, places_for
 from llamagym_tui.screens.policy_map.grid import NOWHERE, PolicyGrid
@@ -20,6 +19,7 @@ from llamagym_tui.screens.widgets.chart import Curve, Drawing, baseline_levels
 from llamagym_tui.screens.widgets.look import ASIDE, drawing_content
 from llamagym_tui.screens.widgets.numbers import BAR, bar, baselines, number, share
 from llamagym_tui.screens.widgets.run_header import StateText
+from llamagym_tui.state.returns import margin, smoothing_window, thinned
 from llamagym_tui.state.run import RunState
 
 MOST_ACTIONS = 6

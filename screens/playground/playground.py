@@ -10,7 +10,6 @@ from textual.events import Resize
 from textual.keys import format_key
 from textual.widgets import Input
 
-from llamagym_tui import user_files
 from llamagym_tui.protocol.commands import (
     AnyCommand,
     DrawStates,
@@ -299,7 +298,6 @@ class PlaygroundScreen(Fitted[None]):
         view = self.query_one(ConversationView)
         view.focus()
         self.watch(view, "marked_row", self.refresh_bindings, init=False)
-        self._drawing_wanted = user_files.load_preferences(user_files.config_dir()).drawing
         self.call_after_refresh(lambda: self.show(self._state))
 
     def on_screen_resume(self) -> None:
@@ -439,12 +437,8 @@ class PlaygroundScreen(Fitted[None]):
         self.query_one(ConversationView).action_follow()
 
     def action_view(self) -> None:
-        """Show or hide the drawing of the watched state, now and in later runs."""
+        """Show or hide the drawing of the watched state."""
         self._drawing_wanted = not self._draws
-        try:
-            user_files.keep_preferences(user_files.config_dir(), drawing=self._drawing_wanted)
-        except OSError as error:
-            self.notify(f"This is not kept for later runs: {error}", severity="warning")
         self.show_drawing()
 
     @property

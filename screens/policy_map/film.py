@@ -8,9 +8,9 @@ from textual.style import Style
 
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import thinned
 from llamagym_tui.screens.policy_map.drawing import CellSize, Piece, legend, map_line, places_for
 from llamagym_tui.screens.policy_map.mapped_policy import MappedCell, MappedPolicy
+from llamagym_tui.state.returns import thinned
 from llamagym_tui.state.run import RunState
 
 MOST_FRAMES = 20

@@ -9,15 +9,6 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from llamagym_tui.config import (
-    LIVE,
-    UNUSED_BY_HEAD,
-    RunConfig,
-    Value,
-    changed,
-    value_of,
-)
-from llamagym_tui.config.typed import takes, typed_value
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.protocol.commands import ChangeSettings
 from llamagym_tui.protocol.literal import one_line
@@ -25,6 +16,15 @@ from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.fields import OneLineInput
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE
+from llamagym_tui.settings import (
+    LIVE,
+    UNUSED_BY_HEAD,
+    RunConfig,
+    Value,
+    changed,
+    value_of,
+)
+from llamagym_tui.settings.typed import takes, typed_value
 from llamagym_tui.state.run import RunState
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import real_minus, thinned
+from llamagym_tui.state.returns import real_minus, thinned
 from llamagym_tui.state.run import RunState
 
 BARS = "▁▂▃▄▅▆▇█"

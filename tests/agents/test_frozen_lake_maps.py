@@ -9,9 +9,9 @@ from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 
 from llamagym_tui.agents._lake_maps_env import LakeMaps, is_held_out
 from llamagym_tui.agents.frozen_lake_maps import FrozenLakeMapsAgent
-from llamagym_tui.config import RunConfig
 from llamagym_tui.game.drawing import drawn
 from llamagym_tui.game.environment import agent_env, evaluated_agent
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.trainer import builders
 from llamagym_tui.trainer.builders import Builders
 

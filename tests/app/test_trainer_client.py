@@ -13,7 +13,7 @@ import pytest
 from llamagym_tui.app.trainer_client import TrainerClient
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.events import AnyEvent, Hello, RunFinished, SessionFailed, TokensStreamed
-from llamagym_tui.run_store import RunStore
+from llamagym_tui.runs.run_store import RunStore
 from tests import fakes
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
@@ -152,7 +152,7 @@ async def test_a_run_folder_that_cannot_be_made_is_told(tmp_path: Path):
     with pytest.raises(LlamaGymError) as told_by_train:
         RunStore.create(config)
     assert str(told.value) == str(told_by_train.value)
-    assert "cannot be written (Not a directory); choose another folder with" in str(told.value)
+    assert "cannot be written (Not a directory); choose another one with" in str(told.value)
 
 
 @posix

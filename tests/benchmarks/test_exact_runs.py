@@ -9,9 +9,9 @@ import pytest
 from benchmarks.exact_blackjack import STATES, optimal_policy
 from benchmarks.exact_runs import exact_returns
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.protocol.event_log import EventLog
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped
 from llamagym_tui.protocol.map_layout import MapCell, MapPanel
+from llamagym_tui.runs.event_log import EventLog
 
 
 def test_maps_of_random_and_of_optimal_play_have_their_exact_returns(tmp_path: Path) -> None:

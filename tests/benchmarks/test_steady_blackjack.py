@@ -6,8 +6,14 @@ from statistics import fmean, stdev
 
 import pytest
 
-from benchmarks.exact_blackjack import State, expected_return, greedy, optimal_policy
-from benchmarks.steady_blackjack import SteadyBlackjackAgent, state_of
+from benchmarks.exact_blackjack import (
+    State,
+    expected_return,
+    greedy,
+    optimal_policy,
+    state_of,
+)
+from benchmarks.steady_blackjack import SteadyBlackjackAgent
 from llamagym_tui.game.environment import agent_env
 
 HANDS = 1500

@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from llamagym_tui import run_store
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.cli import evaluation
 from llamagym_tui.cli.progress import Progress
-from llamagym_tui.config import GenerationConfig, RunConfig
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.events import EvaluationFinished, PromptChanged, SettingsChanged
+from llamagym_tui.runs import run_store
+from llamagym_tui.settings import GenerationConfig, RunConfig
 from llamagym_tui.setup.play_config import evaluated_config
 from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts

@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 from llamagym_tui.cli import export
 from llamagym_tui.cli.main import app
-from llamagym_tui.config import GenerationConfig, LoraConfig
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.protocol.events import EvaluationFinished
-from llamagym_tui.run_folder import MODEL_DIR
+from llamagym_tui.runs.run_folder import MODEL_DIR
+from llamagym_tui.settings import GenerationConfig, LoraConfig
 from tests import fakes
 from tests.recorded_run import record
 

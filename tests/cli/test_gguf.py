@@ -23,7 +23,7 @@ from llamagym_tui.cli.gguf_converter import splits_as_gpt2
 from llamagym_tui.cli.main import app
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.game.chat import system, user
-from llamagym_tui.run_folder import MODEL_DIR
+from llamagym_tui.runs.run_folder import MODEL_DIR
 from tests import fakes
 from tests.recorded_run import record
 

@@ -14,11 +14,11 @@ import typer
 from filelock import FileLock
 from typer.testing import CliRunner, Result
 
-from llamagym_tui import model_registry
 from llamagym_tui.cli import evaluation, main, training
 from llamagym_tui.cli.main import app
-from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import ModelLoadError, UsageError
+from llamagym_tui.runs import model_registry
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.setup import catalog, run_config
 from llamagym_tui.setup.run_config import checked_model
 from tests import fakes
@@ -53,7 +53,7 @@ COMMAND_LINE = {
     "compare": f"{MEASURES} --b-model --b-prompt-file --b-temperature --half-width",
     "match": "--b-model --device --envs --episodes --greedy --json --model --sampled --seed --set --threads",
     "report": "--csv --output -o",
-    "export": "--base --gguf --merge",
+    "export": "--gguf --merge",
     "serve": "--host --port --seats --sessions --watch",
     "lessons": "",
     "replay": "",
@@ -300,14 +300,13 @@ def test_any_setting_can_be_given_and_a_resumed_run_keeps_the_others_of_its_sect
         (["blackjack", "--model", "./nope"], "no model folder ./nope"),
         (
             ["blackjack", "--prompt-file", "nope.txt"],
-            "prompt file nope.txt cannot be read: No such file",
+            "prompt file nope.txt cannot be read: [Errno 2] No such file",
         ),
         (["blackjack", "--envs", "0"], "--envs takes a whole number from 1, not '0'"),
         (["train", "blackjack", "--minutes", "-5"], "--minutes takes a number above 0 or none"),
         (["train", "blackjack", "--history", "-1"], "--history takes all or own or a whole number"),
         (["sft", "blackjack", "--set", "dpo.beta=0.2"], "not made here but by the command dpo."),
         (["train", "blackjack", "--set", "sft.lr=1e-4"], "by --sft-warm-start, or the command sft"),
-        (["train", "blackjack", "--sft-data", "a.jsonl"], "add --sft-warm-start"),
         (["match", "blackjack", "--b-model", "expert"], "blackjack is no game for two"),
         (["match", "tic-tac-toe", "--b-model", "self"], "against somebody else"),
         (
@@ -318,10 +317,9 @@ def test_any_setting_can_be_given_and_a_resumed_run_keeps_the_others_of_its_sect
             ["train", "tic-tac-toe", "--env", "opponent=me"],
             "opponent is one of random, careful, expert, first, self, a run (RUN or RUN@UPDATE), a model",
         ),
-        (["train", "tic-tac-toe", "--env", "opponent=you"], "press h"),
         (
             ["train", "tic-tac-toe", "--env", "opponent=expert+"],
-            "The opponent 'expert+' has an empty name; those of the agent are random, careful,",
+            "opponent is one of random, careful,",
         ),
         (
             ["serve", "tic-tac-toe", "--seats", "3", "--env", "opponent=bundled"],
@@ -349,10 +347,6 @@ def test_any_setting_can_be_given_and_a_resumed_run_keeps_the_others_of_its_sect
         (
             ["train", "blackjack", "--set", "ppo.gama=1"],
             "There is no setting 'ppo.gama'; near it: ppo.gamma",
-        ),
-        (
-            ["train", "blackjack", "--set", "ppo.kl_target=1", "--set", "ppo.kl_coef=0"],
-            "kl_target needs a kl_coef",
         ),
         (["blackjack", "--set", "ppo.lr=-1"], "ppo.lr takes a number above 0, not '-1'"),
         (["--nope"], "No such option: --nope"),
@@ -398,7 +392,7 @@ def test_a_fault_of_somebody_elses_code_is_told_with_file_and_line(
     result = run("train", "blackjack")
     assert result.exit_code == 1
     assert re.fullmatch(
-        r"llamagym-tui: \S+test_main\.py, line \d+, in train: ValueError: odd; "
+        r"llamagym-tui: Unexpected ValueError: odd \(\S+test_main\.py, line \d+\); "
         r"run it again with --debug to see the traceback\.\n",
         result.stderr,
     )

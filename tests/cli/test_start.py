@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from llamagym_tui.cli import main, start
-from llamagym_tui.config import RunConfig
+from llamagym_tui.settings import RunConfig
 from tests import fakes
 
 

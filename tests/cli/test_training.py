@@ -11,10 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from llamagym_tui import run_store
 from llamagym_tui.cli import training
 from llamagym_tui.cli.progress import Progress
-from llamagym_tui.config import RunConfig, WarmStartStats
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.events import (
@@ -31,6 +29,8 @@ from llamagym_tui.protocol.events import (
     WarmStartFinished,
     WarningRaised,
 )
+from llamagym_tui.runs import run_store
+from llamagym_tui.settings import RunConfig, WarmStartStats
 from llamagym_tui.trainer import session
 from tests import fakes
 from tests.fake_parts import Clock, FakeBuilders, Rollout, made_up_stats

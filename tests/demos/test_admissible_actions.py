@@ -39,7 +39,7 @@ def test_an_expert_that_needs_info_and_environment_plays_and_its_choices_are_rec
 def test_a_line_without_admissible_actions_is_of_an_older_version_and_good(
     demo: Demonstration, tmp_path: Path
 ):
-    old = msgspec.structs.replace(demo, admissible=msgspec.UNSET)
+    old = msgspec.structs.replace(demo, admissible=[])
     assert b"admissible" not in encode(old)
     demo_files.append(tmp_path / "old.jsonl", old)
     assert demo_files.check(tmp_path / "old.jsonl", CommandAgent()) == []
@@ -74,4 +74,8 @@ def test_of_an_episode_at_the_wheel_the_actions_and_the_models_own_replies_are_r
     demo = Demonstration.of_correction(
         CommandAgent(), "chest", corrected, model="m", recorded_at=NOON
     )
-    assert (demo.admissible, demo.source, demo.corrected) == ([shown], "correction", {0: "Hm."})
+    assert (demo.admissible, demo.source, demo.replaced_replies) == (
+        [shown],
+        "correction",
+        {0: "Hm."},
+    )

@@ -6,7 +6,6 @@ import stat
 import subprocess
 import sys
 import textwrap
-from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from filelock import FileLock
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.demos import files as demo_files
-from llamagym_tui.demos.demonstration import Demonstration, encode, utc_timestamp
+from llamagym_tui.demos.demonstration import Demonstration, encode
 from llamagym_tui.demos.faults import Fault
 from llamagym_tui.errors import DemoFileError
 from llamagym_tui.game.agent_base import prompt_sha256
@@ -194,15 +193,15 @@ def test_a_line_is_removed_and_the_others_stay(path: Path) -> None:
     for seed in (1, 2, 3):
         demo_files.append(path, a_demo(seed=seed))
     path.chmod(0o640)
-    demo_files.remove(path, [encode(a_demo(seed=2))])
+    demo_files.remove(path, encode(a_demo(seed=2)))
     assert [demo.seed for demo in demo_files.read(path)] == [1, 3]
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     with pytest.raises(DemoFileError, match="no longer in"):
-        demo_files.remove(path, [encode(a_demo(seed=2))])
+        demo_files.remove(path, encode(a_demo(seed=2)))
     with open(path, "ab") as file:
         file.write(b"x" * 2**24 + b"\n")
     with pytest.raises(DemoFileError, match="remove it with an editor"):
-        demo_files.remove(path, [encode(a_demo(seed=1))])
+        demo_files.remove(path, encode(a_demo(seed=1)))
 
 
 def test_a_writer_keeps_what_it_could_not_write(
@@ -280,14 +279,6 @@ def test_a_reply_that_does_not_name_its_action_is_a_fault(path: Path) -> None:
         "Turn 1: the reply says 1, but the action was 0.",
         "Turn 2: the agent reads no action in the reply.",
     ]
-
-
-def test_times_are_recorded_in_utc() -> None:
-    assert utc_timestamp(datetime(2026, 1, 31, 12, tzinfo=UTC)) == "2026-01-31T12:00:00Z"
-    assert (
-        utc_timestamp(datetime(2026, 1, 31, 12, tzinfo=timezone(timedelta(hours=2))))
-        == "2026-01-31T10:00:00Z"
-    )
 
 
 def test_datasets_reads_the_file_as_it_is(

@@ -66,15 +66,16 @@ def test_of_a_corrected_episode_only_the_turns_of_the_person_count() -> None:
 @pytest.mark.parametrize(("episodes", "expected"), [(49, True), (50, False)])
 def test_below_fifty_episodes_are_few(episodes: int, expected: bool) -> None:
     balanced = [demo('{"action": 1}', '{"action": 0}', seed=seed) for seed in range(episodes)]
-    assert [text.split(":")[0] for text in doubts(facts(*balanced))] == [
-        "49 episodes are few"
-    ] * expected
+    assert any("learnt by heart" in text for text in doubts(facts(*balanced))) is expected
 
 
 @pytest.mark.parametrize(("turns", "expected"), [(996, True), (1000, False)])
 def test_few_episodes_of_many_turns_are_not_few(turns: int, expected: bool) -> None:
     long = demo(*['{"action": 1}', '{"action": 0}'] * (turns // 4))
-    assert any("2 episodes are few" in text for text in doubts(facts(long, long))) is expected
+    assert (
+        any("2 episodes may be learnt by heart" in text for text in doubts(facts(long, long)))
+        is expected
+    )
 
 
 @pytest.mark.parametrize(("hits", "expected"), [(8, False), (9, True)])

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from llamagym_tui import run_store
 from llamagym_tui.cli.main import app
+from llamagym_tui.runs import run_store
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 
@@ -40,12 +40,9 @@ def test_a_run_is_trained_by_a_command_and_its_folder_evaluated(
         capture_output=True, text=True, timeout=600, env=ENVIRONMENT, check=True,
     )  # fmt: skip
     figures = only_line(trained.stdout)
-    assert list(figures) == [
-        "agent", "model", "seed", "episodes", "env_steps", "updates", "elapsed_s", "episodes_per_s", "dropped",
-        "evaluation", "last_update", "run_dir",
-    ]  # fmt: skip
     assert (figures["agent"], figures["seed"], figures["run_dir"]) == ("blackjack", 1, str(run_dir))
     assert figures["episodes"] == 64
+    assert figures["elapsed_s"] > 0
     assert figures["evaluation"]["episodes"] == 32
     assert -1 <= figures["evaluation"]["mean_return"] <= 1
     assert "Traceback" not in trained.stderr
@@ -59,10 +56,5 @@ def test_a_run_is_trained_by_a_command_and_its_folder_evaluated(
     with pytest.raises(SystemExit, match=r"^0$"):
         app(words.split())
     found = only_line(capfd.readouterr().out)
-    assert list(found) == [
-        "agent", "model", "episodes", "mean_return", "return_stderr", "parse_failure_rate", "refusal_rate", "truncated",
-        "dropped",
-        "elapsed_s",
-    ]  # fmt: skip
     assert found["episodes"] == 64
     assert -1 <= found["mean_return"] <= 1

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from llamagym_tui import run_store
-from llamagym_tui.config.figures import UpdateStats
 from llamagym_tui.protocol.events import RunFinished, UpdateFinished
+from llamagym_tui.runs import run_store
+from llamagym_tui.settings.figures import UpdateStats
 from tests.e2e.test_headless import ENVIRONMENT, command
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]

@@ -19,7 +19,7 @@ from llamagym_tui.protocol.events import (
     UpdateFinished,
     WarningRaised,
 )
-from llamagym_tui.run_store import read_events
+from llamagym_tui.runs.run_store import read_events
 from llamagym_tui.trainer.ranks import _see_one_gpu
 
 pytestmark = pytest.mark.timeout(400)

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from llamagym_tui.config import PPOConfig, RunConfig
 from llamagym_tui.protocol.commands import (
     AnyCommand,
     ChangeSettings,
@@ -30,7 +29,8 @@ from llamagym_tui.protocol.events import (
     SettingsChanged,
     UpdateFinished,
 )
-from llamagym_tui.run_store import RunStore
+from llamagym_tui.runs.run_store import RunStore
+from llamagym_tui.settings import PPOConfig, RunConfig
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.session import Session
 

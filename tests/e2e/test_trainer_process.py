@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from llamagym_tui import run_store
-from llamagym_tui.config import PPOConfig, RunConfig
 from llamagym_tui.protocol.commands import (
     Evaluate,
     Pause,
@@ -39,6 +37,8 @@ from llamagym_tui.protocol.events import (
     TurnFinished,
     UpdateFinished,
 )
+from llamagym_tui.runs import run_store
+from llamagym_tui.settings import PPOConfig, RunConfig
 from tests.e2e.trainer_process import TrainerProcess
 
 SMALL = PPOConfig(batch_size=32, mini_batch_size=16, epochs=1)

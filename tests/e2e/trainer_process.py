@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from llamagym_tui.config import RunConfig
 from llamagym_tui.protocol import wire
 from llamagym_tui.protocol.commands import AnyCommand, StartRun
 from llamagym_tui.protocol.events import PROTOCOL_VERSION, AnyEvent
+from llamagym_tui.settings import RunConfig
 
 E = TypeVar("E")
 PATIENCE_S = 300.0

@@ -13,12 +13,12 @@ import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from llamagym_tui import Agent
-from llamagym_tui.config import GenerationConfig, LoraConfig
 from llamagym_tui.engine.llamagym_loop import LlamaGymLoop
 from llamagym_tui.engine.model import lean
 from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead, with_adapter
 from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.settings import GenerationConfig, LoraConfig
 
 REPLIES = ['{"action": 0}', '{"action": 1}']
 

@@ -11,10 +11,10 @@ from transformers import AutoTokenizer
 
 from llamagym_tui import Agent, AutoModelForCausalLMWithValueHead, load_model_and_tokenizer
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.config import LoraConfig
 from llamagym_tui.engine.llamagym_loop import generation_settings, ppo_settings
 from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.errors import ConfigError, NoModelError, PromptTooLongError
+from llamagym_tui.settings import LoraConfig
 from tests.engine.conftest import loop_of, tiny_llama
 from tests.llamagym_agent import SeedAgent
 from tests.text_env import ChestEnv, CommandAgent

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 from transformers import GPT2Config, LlamaConfig, Qwen2Config
 
-from llamagym_tui.config import LoraConfig, RunConfig
 from llamagym_tui.engine.memory import host_free, require_memory
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.model.shape import (
@@ -23,6 +22,7 @@ from llamagym_tui.engine.model.shape import (
 )
 from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.errors import UsageError
+from llamagym_tui.settings import LoraConfig, RunConfig
 
 TINY = ModelShape(
     hidden=8, layers=2, queries=8, keys=4, inner=16, vocabulary=10,

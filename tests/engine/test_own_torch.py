@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine import own_torch as module
 from llamagym_tui.engine.own_torch import own_torch
+from llamagym_tui.settings import PPOConfig
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from tests.toy_env import CountAgent, FaultyEnv
 

@@ -22,7 +22,6 @@ import pytest
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.cli.export import CONVERTER, export
-from llamagym_tui.config import GenerationConfig
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.model.sources import downloaded
 from llamagym_tui.engine.policy.episode import Episode
@@ -30,8 +29,9 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Sampler
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.game.chat import system, user
-from llamagym_tui.model_registry import find, full_name
-from llamagym_tui.run_store import RunStore
+from llamagym_tui.runs.model_registry import find, full_name
+from llamagym_tui.runs.run_store import RunStore
+from llamagym_tui.settings import GenerationConfig
 from llamagym_tui.setup.run_config import run_config
 from llamagym_tui.trainer.session import Session
 from tests.cli.test_gguf import PYTHON

@@ -12,9 +12,9 @@ from llamagym_tui.cli.export import export
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.model.sources import model_folder
 from llamagym_tui.errors import ModelLoadError
-from llamagym_tui.model_registry import full_name
 from llamagym_tui.protocol.events import Event, UpdateFinished
-from llamagym_tui.run_store import RunStore, read_config
+from llamagym_tui.runs.model_registry import full_name
+from llamagym_tui.runs.run_store import RunStore, read_config
 from llamagym_tui.setup.run_config import run_config
 from llamagym_tui.trainer.session import Session
 

@@ -10,7 +10,7 @@ from filelock import FileLock
 from llamagym_tui import user_files
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.errors import UsageError
-from llamagym_tui.run_store import EVENTS_FILE, LOCK_FILE
+from llamagym_tui.runs.run_store import EVENTS_FILE, LOCK_FILE
 from llamagym_tui.screens.past_runs.replay import ReplayScreen
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.setup import catalog, trust

@@ -137,19 +137,19 @@ async def test_the_theme_that_was_chosen_is_there_the_next_time(
     app = make_app()
     async with rolling_out(app, SMALL) as pilot:
         app.theme = "nord"
-        await until(pilot, lambda: user_files.load_preferences(config_dir).theme == "nord")
+        await until(pilot, lambda: user_files.kept_theme() == "nord")
     assert make_app(fakes.FakeClient([])).theme == "nord"
 
 
 def test_a_theme_that_is_gone_is_the_apps_own(make_app: MakeApp, config_dir: Path):
-    user_files.keep_preferences(config_dir, theme="no-such-theme")
+    user_files.keep_theme("no-such-theme")
     assert make_app(fakes.FakeClient([])).theme == "llamagym"
 
 
 async def test_every_part_is_drawn_in_the_terminals_own_colours(
     make_app: MakeApp, config_dir: Path
 ):
-    user_files.keep_preferences(config_dir, theme="ansi-dark")
+    user_files.keep_theme("ansi-dark")
     app = make_app(fakes.FakeClient(fakes.demo_run()))
     async with app.run_test(size=LARGE) as pilot:
         await until(pilot, lambda: is_drawn(app.screen), "the chart")

@@ -51,24 +51,11 @@ def test_a_built_in_agent_is_found_by_name() -> None:
     assert catalog.built_in()["blackjack"] is BlackjackAgent
 
 
-@pytest.mark.parametrize(
-    ("env_id", "hint"),
-    [
-        ("ALE/Pong-v5", "needs its module: ale_py:ALE/Pong-v5$"),
-        (
-            "dm_control/cartpole-swingup-v0",
-            "needs its module: MODULE:dm_control/cartpole-swingup-v0$",
-        ),
-        ("FetchReach-v4", "or Reacher-v5.; an id .* needs its module: MODULE:FetchReach-v4$"),
-        ("CartPole-v9", "or cart_pole.$"),
-        ("pong", r"built in: blackjack, .*tic_tac_toe\.$"),
-    ],
-)
-def test_an_id_that_a_package_registers_is_refused_with_how_its_module_is_named(
-    env_id: str, hint: str
-) -> None:
-    with pytest.raises(UsageError, match=f"There is no agent named '{env_id}'; .*{hint}"):
-        catalog.find_agent(env_id)
+def test_an_id_that_a_package_registers_is_refused_with_how_its_module_is_named() -> None:
+    with pytest.raises(
+        UsageError, match=r"There is no agent named 'ALE/Pong-v5'; .*ale_py:ALE/Pong-v5"
+    ):
+        catalog.find_agent("ALE/Pong-v5")
 
 
 def test_a_module_that_is_not_installed_is_named() -> None:
@@ -155,16 +142,6 @@ def test_a_file_can_import_its_neighbours(write: Write) -> None:
         (CLIFF.replace("def format_observation", "def format"), 4, "lacks format_observation"),
         (CLIFF.replace("env_id =", "environment ="), 4, "names no environment"),
         ("x = '\0'\n", 1, "null bytes"),
-        (
-            CLIFF.replace("env_id", "baselines = {'best': -1e200}; env_id"),
-            4,
-            "has the baseline best: -1e.200; give it",
-        ),
-        (
-            CLIFF.replace("env_id", "baselines = {'best': float('nan')}; env_id"),
-            4,
-            "has the baseline best: nan",
-        ),
     ],
 )
 def test_a_faulty_file_is_refused_with_file_and_line(
@@ -184,9 +161,7 @@ def test_a_file_without_an_agent_is_refused(write: Write) -> None:
 
 def test_what_is_wrong_with_an_agent_is_told_when_it_is_asked(write: Write) -> None:
     path = write("x = 1\n")
-    with pytest.raises(
-        AgentFileError, match=r"cliff.py has no agent class Nope; it defines no agent at all\.$"
-    ):
+    with pytest.raises(AgentFileError, match=r"cliff.py defines no agent; write a class"):
         catalog.find_agent(f"{path}:Nope")
     write(CLIFF.replace('return "Walk."', "return 1 / 0"))
     agent = RunAgent(str(path))

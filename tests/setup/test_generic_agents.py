@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from llamagym_tui.config import RunConfig, from_dict
 from llamagym_tui.errors import UsageError
 from llamagym_tui.game.environment import EnvMaker, agent_env
-from llamagym_tui.run_store import RunStore
+from llamagym_tui.runs.run_store import RunStore
+from llamagym_tui.settings import RunConfig, from_dict
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.setup.run_config import env_kwargs, run_config
@@ -67,8 +67,8 @@ def took(env_id: str, action: int) -> str:
     [
         ("CartPole-v1", "position 50, speed 46, angle 45, spin 53", "left right"),
         ("MountainCar-v0", "position 39, speed 50", "left wait right"),
-        ("FrozenLake8x8-v1", "row 0, column 0", "left down right up"),
-        ("CliffWalking-v1", "row 3, column 0", "up right down left"),
+        ("FrozenLake8x8-v1", "0", "left down right up"),
+        ("CliffWalking-v1", "36", "up right down left"),
         (
             "Taxi-v4",
             "row 2, column 2, passenger blue, destination red",
@@ -175,7 +175,7 @@ def test_an_id_may_name_the_module_that_registers_it(
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     agent = catalog.find_agent("far_mazes:Far/Maze-v3")()
-    assert agent.format_observation(36) == "Observation: row 3, column 0"
+    assert agent.format_observation(36) == "Observation: 36"
     sys.modules.pop("far_mazes")
     gymnasium.registry.pop("Far/Maze-v3")
     with pytest.raises(

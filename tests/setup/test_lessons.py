@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from llamagym_tui import run_store
 from llamagym_tui.cli.main import app
 from llamagym_tui.errors import ConfigError
+from llamagym_tui.runs import run_store
 from llamagym_tui.screens.playground.playground import with_keys
 from llamagym_tui.setup import catalog, lessons
 from llamagym_tui.setup.lessons import begun, read_lesson
@@ -67,9 +67,9 @@ def test_a_faulty_file_is_refused_in_a_sentence(
         read_lesson(path)
 
 
-def test_the_command_lists_lessons_and_prints_one_by_its_number() -> None:
+def test_the_command_lists_lessons_and_prints_one_by_its_name() -> None:
     listed = CliRunner().invoke(app, ["lessons"])
-    assert " 1  learning-rate " in listed.stdout
-    one = CliRunner().invoke(app, ["lessons", "1"])
+    assert "learning-rate " in listed.stdout
+    one = CliRunner().invoke(app, ["lessons", "learning-rate"])
     assert "1. u goes on to the next update" in one.stdout
     assert "Clipping takes the gradient" not in one.stdout, "the answer comes later"

@@ -8,9 +8,10 @@ import pytest
 
 from llamagym_tui.errors import UntrustedAgent, UsageError
 from llamagym_tui.protocol.events import AnyEvent
+from llamagym_tui.setup.catalog import code_of
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.setup.run_config import run_config
-from llamagym_tui.setup.trust import code_of, remember_typed, trust
+from llamagym_tui.setup.trust import remember_typed, trust
 from tests import fakes
 from tests.recorded_run import record
 

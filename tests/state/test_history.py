@@ -7,7 +7,6 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from llamagym_tui.protocol import event_log
 from llamagym_tui.protocol.events import (
     AnyEvent,
     CheckpointSaved,
@@ -17,6 +16,7 @@ from llamagym_tui.protocol.events import (
     SettingsChanged,
     UpdateFinished,
 )
+from llamagym_tui.runs import event_log
 from llamagym_tui.state.history import History
 from llamagym_tui.state.reduce import reduce, trainer_lost
 from llamagym_tui.state.run import RunState, initial_state, restarted

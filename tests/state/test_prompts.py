@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from llamagym_tui.returns import RECENT
 from llamagym_tui.state import prompts
 from llamagym_tui.state.prompts import MAX_VERSIONS, words
+from llamagym_tui.state.returns import RECENT
 from tests import fakes
 
 

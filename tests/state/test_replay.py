@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from llamagym_tui.protocol import event_log
 from llamagym_tui.protocol.events import (
     AnyEvent,
     EpisodeStarted,
@@ -110,7 +109,6 @@ def test_every_jump_shows_what_playing_up_to_there_would_have_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(replay, "KEYFRAME_EVERY", 7)
-    monkeypatch.setattr(event_log, "FEWEST", 1000)  # their order is kept
     events = stamped(*fakes.demo_run(batches=12))
     kept = [event for event in events if type(event).__name__ != "TokensStreamed"]
     run_dir = record(tmp_path, events)

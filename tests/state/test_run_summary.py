@@ -7,8 +7,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from llamagym_tui.config import PPOConfig, WarmStartStats
-from llamagym_tui.protocol import event_log
 from llamagym_tui.protocol.events import (
     AnyEvent,
     RolledBack,
@@ -18,6 +16,8 @@ from llamagym_tui.protocol.events import (
     WarmStartEvaluated,
     WarmStartFinished,
 )
+from llamagym_tui.runs import event_log
+from llamagym_tui.settings import PPOConfig, WarmStartStats
 from llamagym_tui.state.run_summary import differences, summary_of
 from tests import fakes
 from tests.recorded_run import record
@@ -96,7 +96,7 @@ def test_how_it_ended_is_that_of_the_last_session(tmp_path: Path):
 
 def test_two_runs_differ_in_what_was_given_and_in_what_was_changed_live(tmp_path: Path):
     first = fakes.config(tmp_path / "a", n_envs=64)
-    second = fakes.config(tmp_path / "b", ppo=PPOConfig(lr=1e-3), weights="ab12")
+    second = fakes.config(tmp_path / "b", ppo=PPOConfig(lr=1e-3))
     told = differences([first, second], [{}, {"ppo.kl_coef": 0.5}])
     assert told == {
         "n_envs": ("64", "128"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from llamagym_tui.config import RunConfig
 from llamagym_tui.protocol.events import (
     AnyEvent,
     EpisodeFinished,
@@ -10,6 +9,7 @@ from llamagym_tui.protocol.events import (
     ObservationShown,
     StateDrawn,
 )
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 from llamagym_tui.state.transcript import MAX_ENTRY

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from llamagym_tui.config import WarmStartStats
 from llamagym_tui.protocol.commands import WarmStart
 from llamagym_tui.protocol.events import (
     EvaluationCancelled,
@@ -16,6 +15,7 @@ from llamagym_tui.protocol.events import (
     WarmStartFinished,
     WarmStartProgressed,
 )
+from llamagym_tui.settings import WarmStartStats
 from llamagym_tui.state.reduce import comparison_text
 from llamagym_tui.state.warm_start import Stage, WarmStartState
 from tests import fakes

@@ -9,11 +9,11 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from llamagym_tui.config.typed import assigned
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.protocol.events import Event, SettingsMeasured, UpdateFinished
-from llamagym_tui.run_store import RunStore, read_config
+from llamagym_tui.runs.run_store import RunStore, read_config
+from llamagym_tui.settings.typed import assigned
 from llamagym_tui.setup.run_config import run_config
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.session import Session

@@ -149,7 +149,7 @@ def test_within_an_episode_the_conversation_goes_on_with_an_observation_and_its_
     shown = ObservationShown(at_s=3.0, episode=7, turn=1, text="15")
     assert list(gap.around(started, event_pipe.MOST_WAITING + 1)) == []
     assert list(gap.around(turn, 0)) == []
-    marked = EventsLeftOut(at_s=3.0, count=1, reason="slow_screen")
+    marked = EventsLeftOut(at_s=3.0, count=1)
     assert list(gap.around(shown, 0)) == [marked, started, shown]
     assert list(gap.around(turn, 0)) == [turn]
 
@@ -183,7 +183,7 @@ def test_a_reader_that_has_gone_is_noticed_and_nothing_more_is_taken(ends: Ends)
 
 def test_a_person_sees_how_much_of_the_conversation_is_left_out() -> None:
     state = initial_state(fakes.config(Path("/runs/demo")))
-    state = reduce(state, EventsLeftOut(count=1234, reason="slow_screen"))
+    state = reduce(state, EventsLeftOut(count=1234))
     assert state.transcript.entries[-1].fact == Notice(
         "1,234 lines were not shown: the screen did not keep up, and the run did not wait."
     )

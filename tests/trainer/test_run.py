@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from llamagym_tui import run_store
-from llamagym_tui.config import GenerationConfig, PPOConfig
 from llamagym_tui.errors import StoodStill
 from llamagym_tui.protocol.commands import (
     ChangeSettings,
@@ -30,6 +28,8 @@ from llamagym_tui.protocol.events import (
     UpdateFinished,
     WarningRaised,
 )
+from llamagym_tui.runs import run_store
+from llamagym_tui.settings import GenerationConfig, PPOConfig
 from tests.fake_parts import EPISODES_A_BATCH, Learner, Stage
 
 STEPS_A_BATCH = EPISODES_A_BATCH // 2

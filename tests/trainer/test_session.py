@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from llamagym_tui import run_store
 from llamagym_tui.errors import EnvError, ModelLoadError, RunStoreError
 from llamagym_tui.protocol.commands import (
     ComparePrompts,
@@ -38,6 +37,7 @@ from llamagym_tui.protocol.events import (
     UpdateFinished,
     WarningRaised,
 )
+from llamagym_tui.runs import run_store
 from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.event_sinks import EventEmitter
 from tests.fake_parts import Clock, Rollout, Stage

@@ -163,7 +163,7 @@ def test_a_corrected_episode_is_recorded_with_what_the_model_would_have_replied(
         [1, 0],
         [0.0, 1.0],
     )
-    assert demo.corrected == {1: HIT}
+    assert demo.replaced_replies == {1: HIT}
     assert b'"replaced_replies":{"1":"{\\"action\\": 1}"}' in path.read_bytes()
     assert demo_files.check(path, BlackjackAgent()) == []
 

@@ -29,7 +29,7 @@ from llamagym_tui.engine.policy.earlier import EarlierSelf
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.tokens.template_date import with_date_of
 from llamagym_tui.errors import RunStoreError
-from llamagym_tui.run_folder import (
+from llamagym_tui.runs.run_folder import (
     GOOD_MODEL_DIR,
     MODEL_DIR,
     OLD,

@@ -1,6 +1,6 @@
 """Estimators of advantages: one for each learner, a pure function of a batch and the settings.
 
-To add one, write a function here, its entry in `ESTIMATORS`, and its facts in `config/ppo.py`. Each differs from its
+To add one, write a function here, its entry in `ESTIMATORS`, and its facts in `settings/ppo.py`. Each differs from its
 source in PPO's clipped objective, by which a batch can be used several times. Steps that someone else took, and without
 a critic all steps before one, teach nothing.
 
@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from llamagym_tui.config import LearnerName, PPOConfig
 from llamagym_tui.engine.learning.batch import Batch, Comparison, compared, compared_episodes
+from llamagym_tui.settings import LearnerName, PPOConfig
 
 
 class Estimate(NamedTuple):

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import torch
 
-from llamagym_tui.config import PPOConfig, UpdateStats
 from llamagym_tui.engine.learning.losses import UpdateSums
 from llamagym_tui.engine.learning.targets import Targets, explained_variance
 from llamagym_tui.engine.policy.trajectory import Trajectory
+from llamagym_tui.settings import PPOConfig, UpdateStats
 
 
 def design_effect(returns: Sequence[float], seeds: Sequence[int | None]) -> float:

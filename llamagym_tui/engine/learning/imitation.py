@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from llamagym_tui.config import DPOSettings, SFTSettings, WarmStartStats
 from llamagym_tui.engine.learning import trl_training
 from llamagym_tui.engine.learning.head_steps import HeadSteps
 from llamagym_tui.engine.learning.packing import batch_rows
@@ -29,6 +28,7 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Choice, Trajectory
 from llamagym_tui.errors import UsageError
 from llamagym_tui.game.chat import ChatMessage, Preference, assistant
+from llamagym_tui.settings import DPOSettings, SFTSettings, WarmStartStats
 
 T = TypeVar("T")
 STEPS = 100

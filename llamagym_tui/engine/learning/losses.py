@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.policy.decisions import Decisions
 from llamagym_tui.engine.ranks import Ranks
+from llamagym_tui.settings import PPOConfig
 
 if TYPE_CHECKING:
     from llamagym_tui.engine.learning.packing import PackedRows

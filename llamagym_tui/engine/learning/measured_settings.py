@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from statistics import fmean, pstdev
 from typing import NamedTuple
 
-from llamagym_tui.config import PPOConfig, RunConfig, Value
 from llamagym_tui.engine.policy.trajectory import Trajectory
+from llamagym_tui.settings import PPOConfig, RunConfig, Value
 
 SHORT = 12
 """Turns up to which an episode is short, and up to which all are, on average."""

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.losses import Made, Objective, UpdateSums
 from llamagym_tui.engine.learning.packing import PackedRows, Row, forwards, minibatches, parts_of
 from llamagym_tui.engine.model.forward import Encoded
@@ -21,6 +20,7 @@ from llamagym_tui.engine.model.shape import forward_limits, shape_of
 from llamagym_tui.engine.policy.earlier import EarlierSelf
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import Ranks
+from llamagym_tui.settings import PPOConfig
 
 MUCH_TOO_FAR = 3.0
 """Times the KL that an update should make, beyond which a step is undone."""

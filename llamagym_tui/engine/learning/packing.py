@@ -17,7 +17,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from llamagym_tui.config import Credit
 from llamagym_tui.engine.model.forward import Backbone, Encoded
 from llamagym_tui.engine.policy.decisions import (
     Choices,
@@ -28,6 +27,7 @@ from llamagym_tui.engine.policy.decisions import (
 )
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory
 from llamagym_tui.engine.tokens.token_tree import ForwardLimits, TokenTree, grouped, padded
+from llamagym_tui.settings import Credit
 
 
 @dataclass(frozen=True, slots=True)

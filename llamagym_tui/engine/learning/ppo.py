@@ -10,7 +10,6 @@ vocabulary.
 inside the model by minibatches, `HeadSteps` an adapter on the LM head alone.
 """
 
-import math
 import random
 import time
 from collections import deque
@@ -22,7 +21,6 @@ import msgspec
 import torch
 from torch import Tensor
 
-from llamagym_tui.config import PPOConfig, UpdateStats
 from llamagym_tui.engine.allocator import return_freed_memory
 from llamagym_tui.engine.learning.figures import UsedBatch, update_stats
 from llamagym_tui.engine.learning.head_steps import HeadState, HeadSteps
@@ -38,13 +36,10 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory, Turn
 from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.errors import ConfigError, StoodStill
+from llamagym_tui.settings import PPOConfig, UpdateStats
 
 KEPT_BATCHES = 2
 """Updates whose batches can be inspected: an episode that the UI shows is soon of the update before the last."""
-KL_GAIN = 0.1
-"""Share of the KL's error by which an update adapts the weight; K_beta in arXiv:1909.08593."""
-KL_ERROR_BOUND = 0.2
-"""Larger errors, as a share of the target, count as this one: one odd batch moves the weight only a little."""
 RandomState = tuple[int, tuple[int, ...], float | None]
 """The state of a `random.Random`."""
 
@@ -56,7 +51,6 @@ class LearnerState(msgspec.Struct, frozen=True, kw_only=True):
     random: RandomState
     """From which minibatches are drawn."""
     return_moments: ReturnMoments
-    adapted_kl_coef: float | None
     counts: dict[int, int] = msgspec.field(default_factory=dict)
     """How often a reply was given to a prompt, where there is a novelty bonus."""
     pace: float
@@ -142,7 +136,6 @@ class PPO:
         self.novelty = Novelty()
         self.used: deque[UsedBatch] = deque(maxlen=KEPT_BATCHES)
         """What the last updates trained on, the newest last, for the inspector."""
-        self._adapted_kl_coef: float | None = None
 
     @property
     def config(self) -> PPOConfig:
@@ -208,9 +201,6 @@ class PPO:
             lr=made.lr,
         )
         moves_policy = not self.is_warming_up
-        if moves_policy and self.config.kl_target is not None:
-            coef = adapted_kl_coef(self.kl_coef, stats.kl_ref, target=self.config.kl_target)
-            self._adapted_kl_coef = coef
         self.updates += 1
         self.policy.version += 1
         self.used.append(
@@ -299,11 +289,7 @@ class PPO:
     @property
     def kl_coef(self) -> float:
         """Weight of the KL to the reference in the next update."""
-        if self.config.kl_target is None:
-            return self._scheduled(self.config.kl_coef, self.config.kl_coef_final)
-        if self._adapted_kl_coef is None:
-            return self.config.kl_coef
-        return self._adapted_kl_coef
+        return self._scheduled(self.config.kl_coef, self.config.kl_coef_final)
 
     @property
     def entropy_coef(self) -> float:
@@ -332,7 +318,6 @@ class PPO:
             updates=self.updates,
             random=self.steps.random.getstate(),
             return_moments=self.return_moments,
-            adapted_kl_coef=self._adapted_kl_coef,
             counts=dict(self.novelty.counts),
             pace=self.steps.pace,
             head=self.steps.state,
@@ -352,7 +337,6 @@ class PPO:
         """Go on from a state; nothing is known of what the last updates used."""
         self.updates = state.updates
         self.return_moments = state.return_moments
-        self._adapted_kl_coef = state.adapted_kl_coef
         self.novelty.counts = dict(state.counts)
         self.steps.random.setstate(state.random)
         self.steps.pace = state.pace
@@ -417,18 +401,3 @@ def learning_rate(config: PPOConfig, updates: int) -> float:
     if config.trains_critic_alone(updates):
         return 0.0
     return along_line(config.lr, config.lr_final, updates / config.decay_updates)
-
-
-def adapted_kl_coef(coef: float, kl: float, *, target: float) -> float:
-    """The weight of the KL after an update: larger if the KL was above its target, smaller if below.
-
-    Args:
-        coef: its weight in the update.
-        kl: to the reference, before the update; one that is not finite changes nothing.
-        target: in the same unit.
-    Source: arXiv:1909.08593, section 2.2.
-    """
-    if not math.isfinite(kl):
-        return coef
-    error = min(max(kl / target - 1, -KL_ERROR_BOUND), KL_ERROR_BOUND)
-    return coef * (1 + KL_GAIN * error)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.batch import Batch, Comparison, credited_steps
 from llamagym_tui.engine.learning.estimators import ESTIMATORS
 from llamagym_tui.engine.learning.rewards import turn_rewards
 from llamagym_tui.engine.policy.trajectory import Trajectory, Turn
+from llamagym_tui.settings import PPOConfig
 
 
 @dataclass(frozen=True, slots=True)

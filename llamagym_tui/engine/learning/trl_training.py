@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from llamagym_tui.config import DPOSettings, SFTSettings, WarmStartStats
 from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.episode import prompt_after, replayed
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.chat import ChatMessage, Preference
+from llamagym_tui.settings import DPOSettings, SFTSettings, WarmStartStats
 
 Progress = Callable[[int, int, float], None]
 """Called with steps done, steps in all, and the loss of the last one."""

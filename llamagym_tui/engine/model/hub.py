@@ -10,8 +10,8 @@ import time
 import huggingface_hub
 from huggingface_hub import constants
 
-from llamagym_tui import model_registry
 from llamagym_tui.errors import ModelLoadError
+from llamagym_tui.runs import model_registry
 
 ANSWER_S = 3.0
 """Seconds within which a hub has to answer: names, proxies and encryption included."""

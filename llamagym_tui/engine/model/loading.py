@@ -11,15 +11,15 @@ from typing import Any
 import torch
 from transformers import AutoTokenizer
 
-from llamagym_tui import model_registry
-from llamagym_tui.config import Device, Dtype, LoraConfig, RunConfig
 from llamagym_tui.engine.model import hub, load_faults
 from llamagym_tui.engine.model.shape import ModelShape, base_of, first_length, read_config
-from llamagym_tui.engine.model.sources import base_place, local_path, model_folder
+from llamagym_tui.engine.model.sources import local_path, model_folder
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.errors import ModelLoadError
-from llamagym_tui.model_registry import BUNDLED, ModelEntry
+from llamagym_tui.runs import model_registry
+from llamagym_tui.runs.model_registry import BUNDLED, ModelEntry
+from llamagym_tui.settings import Device, Dtype, LoraConfig, RunConfig
 
 LARGEST_FULLY_TRAINED = 50_000_000
 """Parameters up to which all weights are trained unless the user sets it; larger models get an adapter."""
@@ -63,7 +63,6 @@ def load_model_and_tokenizer(
     lora: LoraConfig | None = None,
     dtype: Dtype | None = None,
     template_arguments: Mapping[str, Any] | None = None,
-    base: str | None = None,
 ) -> LoadedModel:
     """Load a causal LM with a value head, and its tokenizer.
 
@@ -78,7 +77,6 @@ def load_model_and_tokenizer(
         lora: settings of the adapter.
         dtype: of the weights; else float32.
         template_arguments: passed to the chat template whenever it renders, as ``{"enable_thinking": False}``.
-        base: where the base model of an adapter is, a folder or hub id. None: where the adapter's folder says.
     Raises:
         ModelLoadError: the model is not there, or is not a causal LM, or cannot be trained that way, as with settings
             of an adapter where all weights are trained.
@@ -86,14 +84,13 @@ def load_model_and_tokenizer(
     name = model_registry.full_name(name)
     where = resolve_device(device)
     path = model_folder(name)
-    base = base_place(base)
     entry = model_registry.find(name) or ModelEntry(name, short=name)
     held = weights_type(entry, dtype, full_finetuning)
     try:
-        _require_loadable(name, path, base)
+        _require_loadable(name, path)
         source = str(path or name)
         options: Any = {"local_files_only": path is not None, "trust_remote_code": False}
-        tokenizer = tokenizer_of(source, base)
+        tokenizer = tokenizer_of(source)
         arguments: Mapping[str, Any] = entry.template_arguments
         if template_arguments is not None:
             arguments = template_arguments
@@ -103,9 +100,7 @@ def load_model_and_tokenizer(
             devices=[]
         ):  # a new head and adapter follow the seed, not what was drawn since
             torch.default_generator.manual_seed(torch.initial_seed())
-            model = AutoModelForCausalLMWithValueHead.from_pretrained(
-                source, dtype=held, base=base, **options
-            )
+            model = AutoModelForCausalLMWithValueHead.from_pretrained(source, dtype=held, **options)
             model.to(where)
             parameters = model.causal_lm.num_parameters()
             is_full = is_fully_trained(entry, full_finetuning, held, parameters)
@@ -192,11 +187,11 @@ def held_as(config: RunConfig, shape: ModelShape, *, is_adapted: bool = False) -
     return is_full and not is_adapted, held.itemsize
 
 
-def tokenizer_of(source: str, base: str | None = None) -> Any:
-    """The tokenizer of a folder or hub id. An adapter without one takes that of its `base` model."""
+def tokenizer_of(source: str) -> Any:
+    """The tokenizer of a folder or hub id. An adapter without one takes that of its base model."""
     folder = Path(source)
     if folder.is_dir() and not load_faults.has_tokenizer(folder):
-        of = base_of(folder, base)
+        of = base_of(folder)
         if of is None:
             raise ModelLoadError(
                 f"The model in {source!r} has no tokenizer beside its weights: save its own there, by "
@@ -208,17 +203,13 @@ def tokenizer_of(source: str, base: str | None = None) -> Any:
     )
 
 
-def _require_loadable(name: str, path: Path | None, base: str | None) -> None:
+def _require_loadable(name: str, path: Path | None) -> None:
     """Refuse a hub that does not answer, and what is no causal LM; an adapter is judged by its base model.
 
     Raises:
-        ModelLoadError: this is so; or an adapter's base model is not there, or there is one for what is no adapter.
+        ModelLoadError: this is so; or an adapter's base model is not there.
     """
-    of = base_of(path, base) if path is not None else None
-    if of is None and base is not None:
-        raise ModelLoadError(
-            f"Model {name!r} is a whole model and no adapter on another one: leave --base out."
-        )
+    of = base_of(path) if path is not None else None
     if of is None and path is None:
         hub.require_reachable(name)
     elif of is not None:
@@ -230,7 +221,7 @@ def _require_loadable(name: str, path: Path | None, base: str | None) -> None:
         except ModelLoadError as error:
             raise ModelLoadError(
                 f"The adapter in {adapter!r} needs its base model {of!r}, which is not there: "
-                "say where it is with --base."
+                "say where it is in its adapter_config.json (base_model_name_or_path)."
             ) from error
     config, _ = read_config(str(path or name), local=path is not None)
     load_faults.require_causal_lm(name, config)

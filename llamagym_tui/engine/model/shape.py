@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from llamagym_tui import model_registry
-from llamagym_tui.config import LoraConfig
 from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.tokens.token_tree import ForwardLimits
+from llamagym_tui.runs import model_registry
+from llamagym_tui.settings import LoraConfig
 from llamagym_tui.user_files import file_content
 
 MATRICES = ("Linear", "Conv1D")
@@ -128,13 +128,13 @@ def first_length(config: Any) -> int | None:
     return min(lengths, default=None)
 
 
-def read_config(source: str, *, local: bool, base: str | None = None) -> tuple[Any, bool]:
+def read_config(source: str, *, local: bool) -> tuple[Any, bool]:
     """The configuration of a folder (`local`) or hub id, and True if it is that of an adapter's `base`.
 
     Raises:
         OSError: it is not there; ValueError: it is no configuration.
     """
-    base = base_of(Path(source), base)
+    base = base_of(Path(source))
     if base:
         source = base
         local = Path(base).is_dir()
@@ -144,13 +144,11 @@ def read_config(source: str, *, local: bool, base: str | None = None) -> tuple[A
     return config, base is not None
 
 
-def base_of(folder: Path, elsewhere: str | None = None) -> str | None:
-    """The model that an adapter's folder is on, a folder or hub id, or `elsewhere`; None: it holds no adapter."""
+def base_of(folder: Path) -> str | None:
+    """The model that an adapter's folder is on, a folder or hub id; None: it holds no adapter."""
     adapter = folder / "adapter_config.json"
     if not adapter.is_file():
         return None
-    if elsewhere is not None:
-        return elsewhere
     base: str = json.loads(file_content(adapter))["base_model_name_or_path"]
     if not Path(base).exists() and (known := model_registry.folder_of_known(Path(base).name)):
         return str(known)  # of this machine, where the adapter comes from another one

@@ -14,12 +14,12 @@ from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
-from llamagym_tui import model_registry
 from llamagym_tui.engine.model import hub, load_faults
 from llamagym_tui.engine.model.gguf_files import converted, gguf_file, put_in_place
 from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE
 from llamagym_tui.errors import ModelLoadError
-from llamagym_tui.model_registry import BUNDLED, MEGABYTE, PackagedModel
+from llamagym_tui.runs import model_registry
+from llamagym_tui.runs.model_registry import BUNDLED, MEGABYTE, PackagedModel
 from llamagym_tui.user_files import make_folder, require_regular
 
 Notify = Callable[[str], None]
@@ -49,14 +49,6 @@ def model_folder(name: str, notify: Notify = lambda words: None) -> Path | None:
     if not (path / "config.json").is_file() and path.exists() and (file := gguf_file(path)):
         return converted(file, notify)
     return local_path(name)
-
-
-def base_place(base: str | None, notify: Notify = lambda words: None) -> str | None:
-    """The folder, or hub id, of a base model that was named; None: none was. Raises as `model_folder`."""
-    if base is None:
-        return None
-    name = model_registry.full_name(base)
-    return str(model_folder(name, notify) or name)
 
 
 def _folder_of_packaged(name: str, package: PackagedModel, notify: Notify) -> Path | None:

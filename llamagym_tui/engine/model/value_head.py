@@ -17,13 +17,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig
 
-from llamagym_tui.config import LoraConfig
 from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.forward import Backbone
 from llamagym_tui.engine.model.load_faults import require_all_weights
 from llamagym_tui.engine.model.ridge import RidgeCritic
 from llamagym_tui.engine.model.shape import base_of
 from llamagym_tui.errors import ConfigError, ModelLoadError
+from llamagym_tui.settings import LoraConfig
 
 VALUE_HEAD_FILE = "value_head.safetensors"
 
@@ -85,7 +85,6 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         peft_config: Any = None,
         load_in_8bit: bool = False,
         load_in_4bit: bool = False,
-        base: str | None = None,
         **kwargs: Any,
     ) -> AutoModelForCausalLMWithValueHead:
         """Load a causal LM by hub id or path, with the value head that was saved with it, if there is one.
@@ -96,7 +95,6 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
             peft_config: train a low-rank adapter instead of all weights: a `LoraConfig`, or a configuration of PEFT's.
             load_in_8bit: quantize the base model, by bitsandbytes.
             load_in_4bit: the same with four bits.
-            base: folder or hub id of an adapter's base model. None: the one that the adapter's folder names.
             kwargs: passed on to transformers.
         Raises:
             ConfigError: the model is not a causal LM that can be trained.
@@ -109,7 +107,7 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
                 options["quantization_config"] = BitsAndBytesConfig(
                     load_in_8bit=load_in_8bit, load_in_4bit=load_in_4bit
                 )
-            model = cls._from_files(pretrained_model_name_or_path, options, base)
+            model = cls._from_files(pretrained_model_name_or_path, options)
         if peft_config is None:
             return model
         if model.is_adapted:
@@ -121,9 +119,7 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         return model
 
     @classmethod
-    def _from_files(
-        cls, name: Any, options: dict[str, Any], base: str | None
-    ) -> AutoModelForCausalLMWithValueHead:
+    def _from_files(cls, name: Any, options: dict[str, Any]) -> AutoModelForCausalLMWithValueHead:
         path = Path(name)
         if path.is_dir() and options.get("subfolder"):
             path /= options.pop("subfolder")
@@ -131,7 +127,7 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         if not (path.exists() or options.get("local_files_only")):
             hub.is_reachable(str(path))  # or transformers waits for a hub that does not answer
         if (path / "adapter_config.json").is_file():
-            lm = _adapted_from(path, options, base)
+            lm = _adapted_from(path, options)
         else:
             lm = _whole_lm(name, options)
         model = cls(lm)
@@ -295,14 +291,14 @@ def _whole_lm(name: Any, options: dict[str, Any]) -> Any:
     return lm
 
 
-def _adapted_from(path: Path, options: dict[str, Any], elsewhere: str | None) -> Any:
-    """A saved adapter on its base model, to be trained further; `options` are transformers', `elsewhere` of `base_of`.
+def _adapted_from(path: Path, options: dict[str, Any]) -> Any:
+    """A saved adapter on its base model, to be trained further; `options` are transformers'.
 
     PEFT's own auto class would resize the vocabulary to the tokenizer's; here it has the size with which it was saved.
     """
     import peft
 
-    base = base_of(path, elsewhere)
+    base = base_of(path)
     assert base is not None, "the caller has looked"
     if not Path(base).is_dir():  # the adapter is here, but its base model is the hub's
         options = {name: each for name, each in options.items() if name != "local_files_only"}
@@ -330,7 +326,7 @@ def _require_whole_adapter(path: Path, adapted: Any) -> None:
     if {name: shape for name, shape in saved.items() if name not in of_base} != shapes:
         raise ModelLoadError(
             f"The adapter in {str(path)!r} has other weights than its settings ask for on its base model: take the "
-            "base model that it was trained on, with --base."
+            "base model that it was trained on."
         )
 
 

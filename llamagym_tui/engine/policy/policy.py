@@ -14,7 +14,6 @@ import torch
 import transformers
 from torch import Tensor
 
-from llamagym_tui.config import GenerationConfig
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.narrow import NarrowHead
 from llamagym_tui.engine.model.shape import context_of
@@ -31,6 +30,7 @@ from llamagym_tui.engine.tokens.token_tree import (
 )
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer, Opening
 from llamagym_tui.errors import ConfigError, ModelLoadError, PromptTooLongError
+from llamagym_tui.settings import GenerationConfig
 
 FORWARD_TOKENS = 1024
 """Tokens of a forward over prompts."""

@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from llamagym_tui.config import GenerationConfig
 from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.decisions import probabilities_of_actions
 from llamagym_tui.engine.policy.policy import Policy
@@ -22,6 +21,7 @@ from llamagym_tui.protocol.events import (
     PolicyMapWatched,
 )
 from llamagym_tui.protocol.map_layout import MapCell, MapPanel
+from llamagym_tui.settings import GenerationConfig
 from llamagym_tui.trainer.event_sinks import Sink
 
 REST_S = {True: 1.0, False: 10.0}

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from llamagym_tui.config import Mode
 from llamagym_tui.protocol.events import EpisodesCounted, EvaluationFinished
-from llamagym_tui.returns import RECENT, mean_return
+from llamagym_tui.settings import Mode
+from llamagym_tui.state.returns import RECENT, mean_return
 
 REPORT_EVERY_S = 0.2
 """Seconds between two reports at least: five a second at most."""

@@ -11,7 +11,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from llamagym_tui.config import MAX_FAILURES
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.events import (
@@ -21,7 +20,8 @@ from llamagym_tui.protocol.events import (
     PromptsCompared,
     WarningRaised,
 )
-from llamagym_tui.returns import MeanReturn, margin, mean_return
+from llamagym_tui.settings import MAX_FAILURES
+from llamagym_tui.state.returns import MeanReturn, margin, mean_return
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts, evaluated
 from llamagym_tui.trainer.rollout.opponents import Opponent
 from llamagym_tui.trainer.rollout.rollout import Rollout

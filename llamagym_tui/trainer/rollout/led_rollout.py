@@ -6,8 +6,8 @@ weights after anything but an update has changed them. Only its own environments
 
 from typing import Any, NamedTuple
 
-from llamagym_tui.config import GenerationConfig
 from llamagym_tui.engine.policy.trajectory import Trajectory
+from llamagym_tui.settings import GenerationConfig
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.rollout import Rollout
 

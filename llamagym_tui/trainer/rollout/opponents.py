@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from llamagym_tui.config import GenerationConfig
 from llamagym_tui.demos.demonstration import PlayedTurn, conversation
 from llamagym_tui.engine.policy.earlier import EarlierSelf, SavedSelf
 from llamagym_tui.engine.policy.episode import prompt_after
@@ -18,6 +17,7 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Sampler
 from llamagym_tui.game.chat import Conversation, user, with_actions
 from llamagym_tui.game.observed import Observed
+from llamagym_tui.settings import GenerationConfig
 
 if TYPE_CHECKING:  # its client is imported where there is an endpoint
     from llamagym_tui.game.endpoint import Endpoint

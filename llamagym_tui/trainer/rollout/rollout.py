@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from functools import partial
 from typing import NamedTuple
 
-from llamagym_tui.config import MAX_FAILURES, Mode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
@@ -27,6 +26,7 @@ from llamagym_tui.game.environment import Env, EnvMaker, episode_seed, turn_limi
 from llamagym_tui.game.game import EpisodeFault, Game
 from llamagym_tui.game.observed import names_by_turn
 from llamagym_tui.protocol import events
+from llamagym_tui.settings import MAX_FAILURES, Mode
 from llamagym_tui.trainer.rollout.env_slot import EnvSlot, Move, named_action
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.failures import Failures, Notices

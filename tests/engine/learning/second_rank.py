@@ -12,13 +12,13 @@ import torch
 from torch.distributed import TCPStore
 from transformers import AutoTokenizer
 
-from llamagym_tui.config import GenerationConfig, LoraConfig
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead, with_adapter
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import Ranks
 from llamagym_tui.errors import RankLost
+from llamagym_tui.settings import GenerationConfig, LoraConfig
 from tests.engine.conftest import REPLIES, tiny_llama
 
 

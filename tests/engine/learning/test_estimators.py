@@ -7,10 +7,10 @@ from typing import get_args
 import pytest
 import torch
 
-from llamagym_tui.config import LEARNERS, LearnerName, PPOConfig
 from llamagym_tui.engine.learning.batch import Batch, credited_steps
 from llamagym_tui.engine.learning.estimators import ESTIMATORS, Estimate
 from llamagym_tui.engine.policy.trajectory import Turn
+from llamagym_tui.settings import LEARNERS, LearnerName, PPOConfig
 
 WITHOUT_CRITIC = [name for name, facts in LEARNERS.items() if not facts.has_critic]
 

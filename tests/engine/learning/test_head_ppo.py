@@ -9,7 +9,6 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig
 from llamagym_tui.engine.learning.checkpoint import load_checkpoint, save_checkpoint
 from llamagym_tui.engine.learning.directions import measure
 from llamagym_tui.engine.learning.packing import batch_rows
@@ -20,6 +19,7 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.ranks import ALONE
+from llamagym_tui.settings import GenerationConfig, LoraConfig, PPOConfig
 from tests.engine.conftest import REPLIES, tiny_llama
 
 CONFIG = PPOConfig(kl_coef=0.0, kl_coef_final=0.0, entropy_coef=0.01, entropy_coef_final=0.01)

@@ -7,7 +7,6 @@ from statistics import fmean
 
 import pytest
 
-from llamagym_tui.config import DPOSettings, SFTSettings
 from llamagym_tui.engine.learning.imitation import (
     PREFERRED,
     STEPS,
@@ -18,6 +17,7 @@ from llamagym_tui.engine.policy.decisions import probabilities_of_actions
 from llamagym_tui.engine.policy.episode import Episode, prompt_after
 from llamagym_tui.errors import UsageError
 from llamagym_tui.game.chat import Preference, assistant, system, user
+from llamagym_tui.settings import DPOSettings, SFTSettings
 from tests.engine.conftest import REPLIES
 from tests.engine.learning.test_head_ppo import OBSERVATIONS, head_learner, head_policy
 

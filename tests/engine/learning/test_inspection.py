@@ -9,11 +9,11 @@ import pytest
 import torch
 from msgspec.structs import replace as replaced
 
-from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.figures import is_clipped
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.policy.decisions import reply_logprobs
 from llamagym_tui.engine.tokens.tokenization import Opening
+from llamagym_tui.settings import PPOConfig
 from llamagym_tui.trainer.probes.inspect_reply import ReplyInspector
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from tests.engine.conftest import REPLIES

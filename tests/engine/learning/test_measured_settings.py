@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from llamagym_tui.config import MEASURED, RunConfig, flat
 from llamagym_tui.engine.learning.measured_settings import measured_novelty, measured_settings
 from llamagym_tui.engine.policy.trajectory import Segment, Trajectory, Turn
+from llamagym_tui.settings import MEASURED, RunConfig, flat
 
 
 def an_episode(turns: int, total: float = 0.0, steps: int = 1, earlier: int = 0) -> Trajectory:

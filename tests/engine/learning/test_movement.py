@@ -11,10 +11,10 @@ import torch
 from msgspec.structs import replace
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.config import PPOConfig, RunConfig
 from llamagym_tui.engine.learning import head_steps
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.errors import ConfigError, StoodStill
+from llamagym_tui.settings import PPOConfig, RunConfig
 from tests.engine.conftest import loop_of, tiny_llama
 from tests.engine.learning.test_head_ppo import OBSERVATIONS, head_learner, head_policy, play
 from tests.engine.learning.test_ppo import QUICK, collect, weights

@@ -14,8 +14,6 @@ import torch
 from msgspec.structs import replace
 from torch import Tensor
 
-from llamagym_tui.config import LEARNERS, GenerationConfig, LoraConfig, PPOConfig
-from llamagym_tui.config.ppo import UNUSED_BY_HEAD
 from llamagym_tui.engine.learning import head_steps
 from llamagym_tui.engine.learning.packing import batch_rows, minibatches
 from llamagym_tui.engine.learning.ppo import learner_for
@@ -26,6 +24,8 @@ from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Choice, Trajectory, Turn
 from llamagym_tui.engine.ranks import ALONE
 from llamagym_tui.engine.tokens.tokenization import Opening
+from llamagym_tui.settings import LEARNERS, GenerationConfig, LoraConfig, PPOConfig
+from llamagym_tui.settings.ppo import UNUSED_BY_HEAD
 from tests.engine.conftest import REPLIES, tiny_llama
 from tests.engine.learning.test_update import STILL
 

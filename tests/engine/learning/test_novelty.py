@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.rewards import Novelty
 from llamagym_tui.engine.policy.trajectory import Segment, Trajectory, Turn
+from llamagym_tui.settings import PPOConfig
 
 
 def episode(*pairs: tuple[int, int], is_trained: bool = True) -> Trajectory:

@@ -9,12 +9,12 @@ import pytest
 import torch
 from msgspec.structs import replace as replaced
 
-from llamagym_tui.config import PPOConfig, UpdateStats
 from llamagym_tui.engine.learning.checkpoint import load_checkpoint, save_checkpoint
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.sampler import Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
+from llamagym_tui.settings import PPOConfig, UpdateStats
 
 QUICK = PPOConfig(
     lr=3e-3,

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.config import GenerationConfig, PPOConfig
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
@@ -24,6 +23,7 @@ from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
+from llamagym_tui.settings import GenerationConfig, PPOConfig
 from tests.engine.conftest import REPLIES
 
 FILE = Path(__file__).resolve().parents[3] / "docs" / "examples" / "ppo_in_one_file.py"

@@ -9,11 +9,11 @@ import torch
 
 from benchmarks.hit_probabilities import hit_probabilities
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.config import DPOSettings, GenerationConfig
 from llamagym_tui.engine.learning.trl_training import pair_row, prefer
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.chat import Preference, assistant, system, user
+from llamagym_tui.settings import DPOSettings, GenerationConfig
 
 AGENT = BlackjackAgent()
 HIT, STICK = AGENT.format_action(1), AGENT.format_action(0)

@@ -12,7 +12,6 @@ import torch
 from benchmarks.exact_blackjack import STATES
 from benchmarks.hit_probabilities import hit_probabilities
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.config import GenerationConfig, SFTSettings, WarmStartStats
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.engine.learning import trl_training as sft
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
@@ -22,6 +21,7 @@ from llamagym_tui.engine.policy.sampler import Sampler
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.chat import Conversation, assistant, system, user
+from llamagym_tui.settings import GenerationConfig, SFTSettings, WarmStartStats
 
 AGENT = BlackjackAgent()
 HIT, STICK = AGENT.format_action(1), AGENT.format_action(0)

@@ -11,7 +11,6 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, BertConfig, BertLMHeadModel
 
-from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.model.forward import Backbone
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
@@ -19,6 +18,7 @@ from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHe
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Sampler
 from llamagym_tui.errors import ModelLoadError
+from llamagym_tui.settings import GenerationConfig, LoraConfig, PPOConfig
 from tests.engine.conftest import REPLIES, tiny_llama
 from tests.engine.learning.test_ppo import collect
 

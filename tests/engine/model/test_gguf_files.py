@@ -22,7 +22,7 @@ from llamagym_tui.engine.model.gguf_files import (
 )
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.errors import ModelLoadError
-from llamagym_tui.model_registry import PackagedModel
+from llamagym_tui.runs.model_registry import PackagedModel
 from tests.engine.conftest import tiny_llama
 from tests.engine.model.gguf_writer import write_gguf
 from tests.engine.small_tokenizers import qwen_like
@@ -124,10 +124,7 @@ def test_a_folder_that_is_no_model_or_that_no_library_should_read_is_refused(tmp
         sources.model_folder(str(tmp_path))
     (tmp_path / "model" / "model.safetensors").touch()
     assert sources.model_folder(str(tmp_path)) == tmp_path / "model"
-    assert sources.base_place(str(tmp_path)) == str(tmp_path / "model")
-    assert sources.base_place(None) is None
     assert sources.model_folder("someone/tiny") is None
-    assert sources.base_place("someone/tiny") == "someone/tiny"
     os.mkfifo(tmp_path / "model" / "pipe")
     with pytest.raises(ModelLoadError, match=f"^The model in '{tmp_path}' is not loaded: .*pipe"):
         sources.model_folder(str(tmp_path))
@@ -138,13 +135,6 @@ def test_what_transformers_cannot_read_is_refused_and_leaves_nothing(tmp_path, m
     with pytest.raises(ModelLoadError, match=r"^The GGUF file torn\.gguf cannot be read"):
         converted(a_gguf(tmp_path / "torn.gguf", b"\x03\x00\x00\x00"))
     assert list((tmp_path / "cache/models").iterdir()) == []
-
-
-def test_a_file_of_weights_is_answered_with_its_folder(tmp_path):
-    weights = tmp_path / "model.safetensors"
-    weights.write_bytes(b"")
-    with pytest.raises(ModelLoadError, match=f"name the folder that it lies in, {tmp_path}"):
-        sources.model_folder(str(weights))
 
 
 @pytest.fixture

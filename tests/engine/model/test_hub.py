@@ -15,11 +15,11 @@ import huggingface_hub
 import pytest
 from huggingface_hub import constants
 
-from llamagym_tui.config import RunConfig
 from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.errors import ModelLoadError
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.trainer.builders import Builders
 from tests.engine.conftest import tiny_llama
 

@@ -24,10 +24,10 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from llamagym_tui.config import LoraConfig
 from llamagym_tui.engine.model import hub, load_faults
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.errors import ModelLoadError
+from llamagym_tui.settings import LoraConfig
 from tests.engine.conftest import tiny_llama
 from tests.engine.model.test_hub import FILES
 from tests.engine.small_tokenizers import CHATML, qwen_like

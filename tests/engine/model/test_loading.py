@@ -9,7 +9,6 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.model.loading import (
     LARGEST_FULLY_TRAINED,
@@ -24,7 +23,8 @@ from llamagym_tui.engine.model.value_head import (
 )
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import ModelLoadError
-from llamagym_tui.model_registry import ModelEntry
+from llamagym_tui.runs.model_registry import ModelEntry
+from llamagym_tui.settings import GenerationConfig, LoraConfig, PPOConfig
 from tests.engine.conftest import tiny_llama
 from tests.engine.learning.test_ppo import collect
 from tests.engine.model.test_architectures import SMALL

@@ -8,12 +8,12 @@ import pytest
 import torch
 from transformers import AutoConfig, Phi3Config, Phi3ForCausalLM
 
-from llamagym_tui.config import GenerationConfig
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.model.shape import context_of, first_length
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import PromptTooLongError
+from llamagym_tui.settings import GenerationConfig
 
 LONGROPE = {
     "rope_type": "longrope",

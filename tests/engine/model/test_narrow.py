@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
-from llamagym_tui.config import LoraConfig
 from llamagym_tui.engine.model.forward import Backbone, Encoded
 from llamagym_tui.engine.model.narrow import NarrowEncoded, NarrowHead
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead, with_adapter
+from llamagym_tui.settings import LoraConfig
 from tests.engine.conftest import tiny_llama
 
 IDS = [3, 5, 9, 11]

@@ -8,12 +8,12 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.policy.decisions import probabilities_of_actions
 from llamagym_tui.engine.policy.episode import Episode, prompt_after, replayed
 from llamagym_tui.engine.policy.sampler import Sampler
 from llamagym_tui.errors import PromptTooLongError
+from llamagym_tui.settings import PPOConfig
 from tests.engine.policy.test_sampler import scored
 
 SETS = (

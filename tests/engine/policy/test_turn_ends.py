@@ -10,13 +10,13 @@ import transformers
 from tokenizers import AddedToken, Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
-from llamagym_tui.config import GenerationConfig
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Sampler
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import ModelLoadError
+from llamagym_tui.settings import GenerationConfig
 from tests.engine.conftest import tiny_llama
 
 LETTERS = string.ascii_letters + ":\n <>|_/[]"

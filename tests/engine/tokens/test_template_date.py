@@ -9,14 +9,14 @@ from types import SimpleNamespace
 import pytest
 import trl
 
-from llamagym_tui.config import RunConfig
 from llamagym_tui.engine.learning.checkpoint import CHAT_TEMPLATE, keep_template
 from llamagym_tui.engine.model.loading import bind_template_arguments
 from llamagym_tui.engine.tokens import tokenization
 from llamagym_tui.engine.tokens.template_date import with_fixed_date
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.game.chat import user
-from llamagym_tui.run_folder import MODEL_DIR
+from llamagym_tui.runs.run_folder import MODEL_DIR
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.trainer import builders
 from tests.engine.small_tokenizers import qwen_like
 

@@ -14,7 +14,6 @@ from textual.widgets import Static
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.config import WarmStartStats
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.game.chat import assistant, system, user
 from llamagym_tui.protocol.commands import CancelWarmStart, WarmStart
@@ -27,6 +26,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.screens.demos.demonstrations import DemonstrationsScreen
 from llamagym_tui.screens.demos.warm_start import WarmStartDialog
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
+from llamagym_tui.settings import WarmStartStats
 from tests import fakes
 from tests.demos.test_files import a_demo
 from tests.protocol.test_literal import NASTY, harmful
@@ -133,7 +133,7 @@ async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeAp
         await sees(pilot, "▶ recorded by you: 3 episodes, mean return +0.333")
         await sees(pilot, "shipped with the agent: 500 episodes")
         await pilot.press("enter")
-        await sees(pilot, "3 episodes are few: below about 50")
+        await sees(pilot, "3 episodes may be learnt by heart")
         assert client.sent == []
         await pilot.press("enter")
         await reaches(pilot, WarmStartDialog)

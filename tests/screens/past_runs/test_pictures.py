@@ -11,13 +11,13 @@ import pytest
 from textual.pilot import Pilot
 
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.config import PPOConfig
-from llamagym_tui.model_registry import ENTRIES
 from llamagym_tui.protocol.events import RunFinished
+from llamagym_tui.runs.model_registry import ENTRIES
 from llamagym_tui.screens.past_runs.agent_list import ModelList
 from llamagym_tui.screens.past_runs.compare import CompareScreen
 from llamagym_tui.screens.past_runs.replay import ReplayScreen
 from llamagym_tui.screens.past_runs.run_table import RunTable
+from llamagym_tui.settings import PPOConfig
 from tests import fakes
 from tests.recorded_run import record
 from tests.screens.pictures import WIDE, at_sizes

@@ -48,7 +48,7 @@ async def test_a_seat_plays_the_models_episodes_and_nothing_takes_one_back(tmp_p
     demos = demo_files.read(room.seat_path(2))
     assert [demo.seed for demo in demos] == [episode_seed(SEED, number) for number in (0, 1)]
     assert [demo.system_prompt for demo in demos] == ["Be bold."] * 2
-    assert user_files.load_preferences(user_files.config_dir()).theme is None
+    assert not user_files.kept_theme()
 
 
 async def test_whoever_comes_back_plays_the_rest_and_then_sees_the_class(tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.config import RunConfig
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.protocol.commands import ProbeActions
 from llamagym_tui.protocol.events import ConversationProbed
 from llamagym_tui.screens.play.table import HumanTableScreen
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.dialogs import QuitDialog
+from llamagym_tui.settings import RunConfig
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import reaches, rolling_out, sees, shown, stands_still, until

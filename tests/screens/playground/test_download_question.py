@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from llamagym_tui import model_registry
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.model_registry import Download
+from llamagym_tui.runs import model_registry
+from llamagym_tui.runs.model_registry import Download
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import sees, until

@@ -9,7 +9,6 @@ from pathlib import Path
 from msgspec.structs import replace
 from textual.pilot import Pilot
 
-from llamagym_tui import user_files
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.commands import DrawStates
 from llamagym_tui.protocol.events import (
@@ -18,7 +17,6 @@ from llamagym_tui.protocol.events import (
     StateDrawn,
 )
 from llamagym_tui.screens.playground.panes import StateDrawing
-from llamagym_tui.user_files import Preferences
 from tests import fakes
 from tests.protocol.test_literal import NASTY, harmful
 from tests.recorded_run import record
@@ -83,11 +81,9 @@ async def test_v_brings_the_drawing_over_the_conversation_of_a_small_terminal_an
         await sees(pilot, "state · episode 7, terminated ▲ +1")
         await sees(pilot, "Your total: 12.       hit")
         assert places(pilot) == ["drawing"]
-        assert user_files.load_preferences(tmp_path / "config") == Preferences(drawing=True)
         await pilot.press("v")
         await until(pilot, lambda: client.sent == [DrawStates(on=True), DrawStates(on=False)])
         await until(pilot, lambda: places(pilot) == [])
-        assert user_files.load_preferences(tmp_path / "config") == Preferences(drawing=False)
 
 
 async def test_a_replay_shows_what_was_drawn_and_v_hides_it(tmp_path: Path):

@@ -9,7 +9,6 @@ import pytest
 from msgspec.structs import replace
 from textual.widgets import Input, OptionList
 
-from llamagym_tui.config import LIVE
 from llamagym_tui.protocol.commands import (
     CancelEvaluation,
     ChangeSettings,
@@ -31,6 +30,7 @@ from llamagym_tui.screens.metrics.metrics import FigureList, MetricsScreen
 from llamagym_tui.screens.playground.playground import PlaygroundScreen, allowed
 from llamagym_tui.screens.steering.settings import SettingsDialog
 from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
+from llamagym_tui.settings import LIVE
 from llamagym_tui.state.run import initial_state
 from tests import fakes
 from tests.screens.conftest import MakeApp

@@ -71,13 +71,13 @@ def test_a_theme_that_can_be_read_keeps_its_colours() -> None:
 async def test_sixteen_colours_are_the_terminals_own_and_change_no_preference(
     make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    user_files.keep_preferences(Path("config"), theme="nord")
+    user_files.keep_theme("nord")
     monkeypatch.setenv("COLORTERM", "")
     monkeypatch.setenv("TERM", "xterm")
     app = make_app()
     async with rolling_out(app, (80, 24)):
         assert app.theme == "ansi-dark"
-    assert user_files.load_preferences(Path("config")).theme == "nord"
+    assert user_files.kept_theme() == "nord"
     home = LlamaGymApp(client_factory=fakes.FakeClient)
     async with home.run_test(size=(80, 24)) as pilot:
         await sees(pilot, "Blackjack")

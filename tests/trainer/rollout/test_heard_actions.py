@@ -121,8 +121,8 @@ def played(policy: Policy, agent: Agent, reply: str) -> tuple[Any, TurnFinished]
 
 @pytest.fixture(scope="module")
 def policy(tokenizer: Any) -> Policy:
-    from llamagym_tui.config import GenerationConfig
     from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
+    from llamagym_tui.settings import GenerationConfig
     from tests.engine.conftest import tiny_llama
 
     model = AutoModelForCausalLMWithValueHead(tiny_llama(len(tokenizer)))

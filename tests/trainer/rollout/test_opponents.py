@@ -12,10 +12,10 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from llamagym_tui.config import GenerationConfig, LoraConfig, RunConfig
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.game.observed import Observed
 from llamagym_tui.protocol import events
+from llamagym_tui.settings import GenerationConfig, LoraConfig, RunConfig
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import Counters

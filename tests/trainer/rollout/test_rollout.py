@@ -8,9 +8,9 @@ import gymnasium
 import pytest
 import torch
 
-from llamagym_tui.config import RunConfig
 from llamagym_tui.game.environment import episode_seed
 from llamagym_tui.protocol import events
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.rollout.evaluation import evaluate
 from llamagym_tui.trainer.rollout.rollout import Rollout

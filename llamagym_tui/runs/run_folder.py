@@ -3,7 +3,7 @@
 CONFIG_FILE = "config.json"
 """The settings of the run."""
 EVENTS_FILE = "events.jsonl"
-"""The events of the run, as `llamagym_tui.protocol.event_log` keeps them."""
+"""The events of the run, as `llamagym_tui.runs.event_log` keeps them."""
 LOG_FILE = "trainer.log"
 """Everything that the trainer's libraries print."""
 LOCK_FILE = ".lock"

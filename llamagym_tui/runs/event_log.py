@@ -2,34 +2,24 @@
 
 The file grows with time, not with speed, and of a long run slower and slower. Tokens are left out, because
 ``TurnFinished`` has the whole reply, and so is progress. Watched episodes are kept, whole, within the budget of
-`CONVERSATION_EVENTS_PER_S`. All other events are kept; episodes that were counted at once are grouped by return and
-length. What cannot be written waits until it can. A line torn by a crash is skipped by readers and cut off by the next
-writer.
+`CONVERSATION_EVENTS_PER_S`. All other events are kept. Events that cannot be written wait until they can. A line torn
+by a crash is skipped by readers and cut off by the next writer.
 """
 
 import contextlib
 import math
 import os
-import random
-import re
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, get_args, get_origin
+from typing import Any, NamedTuple, get_args
 
 import msgspec
-from msgspec.structs import replace
 
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.protocol import events
-from llamagym_tui.protocol.events import EpisodesCounted
 from llamagym_tui.user_files import growing_file, regular_file, torn_line_start
 
-FEWEST = 32
-"""Episodes from which on they are grouped; fewer keep their order."""
-MOST = 2**20
-"""Most episodes of one event that is read."""
 CONVERSATION_EVENTS_PER_S = 10.0
 """Events of watched episodes that are kept, on average over a short run."""
 FULL_RATE_S = 1800.0
@@ -38,51 +28,13 @@ CONVERSATION_BURST = 40.0
 """Events that may be kept at once after a quiet while."""
 MOST_LINE = 16 * 2**20
 """Most bytes of an event that is read."""
-LARGEST = 1e150
-"""Largest number that is read: sums and squares of such numbers are numbers, too."""
 FLUSH_EVERY_S = 1.0
 """Seconds after which an event stands in the file, once another one comes; also those between attempts to write."""
 FLUSH_BYTES = 2**16
 """Bytes that are written at once, unless the time comes first."""
-MOST_WAITING = 2**20
-"""Bytes that wait for a full disk before conversations are lost; all else has 32 times the room."""
-WRITTEN_AGAIN = "The event log is written again; a mark in it has what was lost, if anything was."
+WRITTEN_AGAIN = "The event log is written again; nothing was lost."
 
-_MAYBE_HUGE = re.compile(rb"[:,\[]\s*-?(?:\d{16}|[\d.]+[eE]\+?\d{3})")
-"""Matches every line with a number beyond `LARGEST`, and hardly another."""
-_WHOLE = re.compile(rb"\.0(?=[,\]])")
-"""The end of a whole number, which it does not need."""
 _decoder: msgspec.json.Decoder[events.AnyEvent] = msgspec.json.Decoder(events.AnyEvent)
-
-
-def grouped(event: EpisodesCounted) -> EpisodesCounted:
-    """The same with `counts`, where that is shorter."""
-    pairs = Counter(zip(event.returns, event.lengths, strict=True))
-    if len(event.returns) < FEWEST or 2 * len(pairs) > len(event.returns):
-        return event
-    returns, lengths = map(list, zip(*pairs, strict=True))
-    return replace(event, returns=returns, lengths=lengths, counts=list(pairs.values()))
-
-
-def apart(event: EpisodesCounted) -> EpisodesCounted:
-    """The same with each episode by itself, in an order that is drawn, the same each time.
-
-    Raises:
-        ValueError: the numbers do not belong together, or are too many.
-    """
-    if not event.counts:
-        return event
-    if min(event.counts) < 1 or sum(event.counts) > MOST:
-        raise ValueError("it counts more episodes than can be")
-    pairs = zip(event.returns, event.lengths, event.counts, strict=True)
-    each = [(value, length) for value, length, count in pairs for _ in range(count)]
-    random.Random(event.episodes).shuffle(each)
-    return replace(
-        event,
-        returns=[value for value, _ in each],
-        lengths=[length for _, length in each],
-        counts=[],
-    )
 
 
 class ConversationBudget:
@@ -128,42 +80,22 @@ class EventLog:
         self._flush_at = clock() + FLUSH_EVERY_S
         self._fails = False
         self._waiting = bytearray()
-        self._lost: events.EventsLeftOut | None = None
-        """Counts the events for which there was not even room to wait."""
 
     def append(self, event: events.Event) -> str:
         """Add an event, if it is kept; a sentence for people if writing fails or works again."""
         if self._file.closed:
             return ""
         if self._conversations.keeps(event):
-            self._add(event)
+            self._waiting += self._encoder.encode(event) + b"\n"
         is_full = len(self._waiting) > FLUSH_BYTES and not self._fails
         return self.flush() if is_full or self._clock() >= self._flush_at else ""
-
-    def _add(self, event: events.Event) -> None:
-        is_watched = isinstance(event, events.WatchedEvent)
-        room = MOST_WAITING if is_watched else 32 * MOST_WAITING
-        if len(self._waiting) < room and not (is_watched and self._lost):
-            self._waiting += self._line(event)
-            return
-        lost = 1 + (self._lost.count if self._lost else 0)
-        self._lost = events.EventsLeftOut(at_s=event.at_s, count=lost, reason="full_disk")
-
-    def _line(self, event: events.Event) -> bytes:
-        if isinstance(event, events.EpisodesCounted):
-            # Numbers only, and most of a long run's bytes.
-            return _WHOLE.sub(b"", self._encoder.encode(grouped(event))) + b"\n"
-        return self._encoder.encode(event) + b"\n"
 
     def flush(self) -> str:
         """Hand everything to the operating system; a sentence if that fails or works again."""
         failed = self._fails
         self._flush_at = self._clock() + FLUSH_EVERY_S
         try:
-            while self._waiting or self._lost:
-                if not self._waiting and self._lost:
-                    self._waiting += self._line(self._lost)
-                    self._lost = None
+            while self._waiting:
                 del self._waiting[: os.write(self._file.fileno(), self._waiting)]
         except OSError as error:
             self._fails = True
@@ -267,21 +199,18 @@ class Pieces:
 def _event(path: Path, offset: int, line: bytes) -> events.AnyEvent:
     try:
         try:
-            event = _decoder.decode(line)
+            return _decoder.decode(line)
         except msgspec.ValidationError:
             if b"null" not in line:
                 raise
-            plain = _with_nan(msgspec.json.decode(line), events.AnyEvent)
-            event = msgspec.convert(plain, events.AnyEvent)
-        if _MAYBE_HUGE.search(line) and _largest(msgspec.to_builtins(event)) > LARGEST:
-            raise ValueError("it has a number too large")
-        return apart(event) if isinstance(event, events.EpisodesCounted) else event
+            plain = msgspec.json.decode(line)
+            for kind in get_args(events.AnyEvent):
+                if kind.__name__ == plain.get("type"):
+                    _put_nan(plain, kind)
+            return msgspec.convert(plain, events.AnyEvent)
     except (ValueError, RecursionError) as error:
-        number = 1
         with regular_file(path) as file:
-            while file.tell() < offset:
-                if file.readline(MOST_LINE).endswith(b"\n"):
-                    number += 1
+            number = file.read(offset).count(b"\n") + 1
         why = error if line.endswith(b"\n") else f"it has over {MOST_LINE:,} bytes"
         raise RunStoreError(
             f"Line {number} of {path} is no event ({why}); "
@@ -289,30 +218,11 @@ def _event(path: Path, offset: int, line: bytes) -> events.AnyEvent:
         ) from error
 
 
-def _with_nan(value: Any, kind: Any) -> Any:
-    """The same with NaN for every null where a number belongs: JSON knows neither NaN nor the infinities."""
-    if value is None and kind is float:
-        return math.nan
-    if isinstance(value, list) and get_origin(kind) is list:
-        return [_with_nan(item, get_args(kind)[0]) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if kind is events.AnyEvent:
-        named = [each for each in get_args(kind) if each.__name__ == value.get("type")]
-        kind = named[0] if named else None
-    is_record = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-    types = {field.name: field.type for field in msgspec.structs.fields(kind)} if is_record else {}
-    return {key: _with_nan(item, types.get(key)) for key, item in value.items()}
-
-
-def _largest(value: Any) -> float:
-    """Size of the largest number in plain data; infinite for a whole one beyond 64 bits, which no chart can draw."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list):
-        return max(map(_largest, value), default=0.0)
-    if isinstance(value, int) and abs(value) >= 2**63:
-        return math.inf
-    if isinstance(value, int | float) and not math.isnan(value):
-        return abs(value)
-    return 0.0
+def _put_nan(record: dict[str, Any], kind: type[msgspec.Struct]) -> None:
+    """Put NaN where a record has null for a number: JSON knows no NaN."""
+    for field in msgspec.structs.fields(kind):
+        value = record.get(field.name)
+        if isinstance(value, dict) and isinstance(field.type, type):
+            _put_nan(value, field.type)
+        elif value is None and field.type is float and field.name in record:
+            record[field.name] = math.nan

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct, field
 
-from llamagym_tui.config.fields import (
+from llamagym_tui.errors import ConfigError
+from llamagym_tui.settings.fields import (
     LARGEST_SEED,
     Count,
     Fraction,
@@ -23,8 +24,7 @@ from llamagym_tui.config.fields import (
     Positive,
     Value,
 )
-from llamagym_tui.config.ppo import SCHEDULED, PPOConfig
-from llamagym_tui.errors import ConfigError
+from llamagym_tui.settings.ppo import SCHEDULED, PPOConfig
 
 Mode = Literal["train", "inference"]
 """``train`` collects episodes for PPO, ``inference`` only plays them."""
@@ -166,10 +166,6 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             help="Model name, hub id, local path, or a run's folder, name or RUN@UPDATE.",
         ),
     ] = "bundled"
-    base: str | None = None
-    """Base model of an adapter in `model`, if it has moved."""
-    weights: str | None = None
-    """Fingerprint of the weights of `model` when the run began; None if unknown."""
     run_dir: Annotated[
         str, Option(flag="--run-dir", help="Folder of the run. Not given: a new one.")
     ]
@@ -459,27 +455,24 @@ def changed(config: RunConfig, changes: Mapping[str, Value]) -> RunConfig:
             raise ConfigError(
                 f"{name} cannot be changed while the run is under way; these can: {', '.join(LIVE)}."
             )
-    now = from_dict(RunConfig, in_sections(changes, msgspec.to_builtins(config)))
-    if "ppo.kl_coef" in changes and now.ppo.kl_target is not None:
-        raise ConfigError(
-            "ppo.kl_coef is adapted by itself while there is a ppo.kl_target; change that, or set it to None."
-        )
-    return now
+    return from_dict(RunConfig, in_sections(changes, msgspec.to_builtins(config)))
 
 
 def changes_since(began: RunConfig, now: RunConfig) -> dict[str, Change]:
     """The differences between the settings at a run's beginning and now."""
-    pairs = {name: Change(value_of(began, name), value_of(now, name)) for name in LIVE}
+    before = flat(began)
+    after = flat(now)
+    pairs = {name: Change(before[name], after[name]) for name in LIVE}
     return {name: change for name, change in pairs.items() if change.before != change.after}
 
 
 def changes_to_restore(config: RunConfig, earlier: Mapping[str, Change]) -> dict[str, Value]:
     """Changes that a resumed run has to make again: those of settings that were not given anew."""
-    known = {name: change for name, change in earlier.items() if name in LIVE}
+    given = flat(config)
     return {
         name: change.after
-        for name, change in known.items()
-        if value_of(config, name) == change.before
+        for name, change in earlier.items()
+        if name in LIVE and given[name] == change.before
     }
 
 

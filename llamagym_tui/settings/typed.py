@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from llamagym_tui.config.fields import LARGEST
-from llamagym_tui.config.run import OPTIONS, in_sections, setting_types
 from llamagym_tui.errors import ConfigError
+from llamagym_tui.settings.fields import LARGEST
+from llamagym_tui.settings.run import OPTIONS, setting_types
 
 OWN_OPTIONS = ("agent", "env", "model", "run_dir", "resume", "parent")
 """Settings that need more than a value: `--set` refuses them."""
@@ -68,11 +68,6 @@ def assigned(assignments: Sequence[str]) -> dict[str, Any]:
     return read
 
 
-def settings(assignments: Sequence[str]) -> dict[str, Any]:
-    """The same in sections, as `RunConfig` takes them."""
-    return in_sections(assigned(assignments), {})
-
-
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of both, in sections; where both have one, `above` counts."""
     both = {**below, **above}
@@ -119,6 +114,5 @@ def _near(name: str, names: list[str]) -> str:
     """The end of a message: the settings that may have been meant."""
     last_part = name.rpartition(".")[2]
     near = [known for known in names if known.rpartition(".")[2] == last_part]
-    near += get_close_matches(name, names, n=4, cutoff=0.5)
-    known = ", ".join(dict.fromkeys(near))
-    return f"near it: {known}" if near else "the config.json of every run has them all"
+    near = near or get_close_matches(name, names, n=4, cutoff=0.5)
+    return f"near it: {', '.join(near)}" if near else "the config.json of every run has them all"

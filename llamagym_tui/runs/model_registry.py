@@ -13,15 +13,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from llamagym_tui.config import Dtype, GenerationConfig, LoraConfig
 from llamagym_tui.errors import ModelLoadError
-from llamagym_tui.user_files import cache_dir, file_content, file_text, regular_file
+from llamagym_tui.settings import Dtype, GenerationConfig, LoraConfig
+from llamagym_tui.user_files import cache_dir, file_content, file_text
 
 BUNDLED = "bundled"
 MEGABYTE = 1_000_000
-SAMPLES = 64
-"""Of each file of weights, for a fingerprint."""
-SAMPLE_BYTES = 2**16
 HUB_ANSWERS_S = 3.0
 """Seconds within which the hub has to say whether it has a model."""
 BYTES_A_WEIGHT = 2
@@ -139,82 +136,33 @@ def with_defaults(settings: dict[str, Any], model: str) -> dict[str, Any]:
     return filled
 
 
+def package_of(name: str) -> PackagedModel | None:
+    """The package that has the model of that name, if there is one."""
+    return next((entry.package for entry in ENTRIES if entry.name == name), None)
+
+
 def is_here(name: str) -> bool:
     """True if all of a model's weights are on this machine; no hub is contacted."""
-    entry = find(name)
-    if name == BUNDLED or (
-        entry is not None and entry.package is not None and entry.package.is_here
-    ):
-        return True
-    return is_in_hub_cache(name)
+    package = package_of(name)
+    has_package = package is not None and package.is_here
+    return name == BUNDLED or has_package or is_in_hub_cache(name)
 
 
 def download_of(name: str) -> Download | None:
     """The download that a model needs before it loads, if any. No hub is contacted."""
-    if name == BUNDLED or Path(name).expanduser().exists() or name.count("/") != 1 or is_here(name):
+    if Path(name).expanduser().exists() or name.count("/") != 1 or is_here(name):
         return None
-    entry = next((entry for entry in ENTRIES if entry.name == name), None)
-    return Download(
-        name,
-        hub_bytes=entry.parameters * BYTES_A_WEIGHT if entry else 0,
-        package=entry.package if entry else None,
-    )
+    parameters = next((entry.parameters for entry in ENTRIES if entry.name == name), 0)
+    return Download(name, hub_bytes=parameters * BYTES_A_WEIGHT, package=package_of(name))
 
 
 def folder_of_known(name: str) -> Path | None:
     """The folder of a model that ships or that a package carries, by the folder's name."""
-    bundled = Path(__file__).with_name("bundled_model")
+    bundled = Path(__file__).parents[1] / "bundled_model"
     packages = [entry.package.folder for entry in ENTRIES if entry.package is not None]
     return next(
         (each for each in (bundled, *packages) if each.name == name and each.is_dir()), None
     )
-
-
-def fingerprint(name: str) -> str | None:
-    """A hash of samples of a model's weights, the same wherever they lie; None if they are not on this machine.
-
-    A model whose weights were trained differs in nearly all of them, so that samples tell it apart.
-    """
-    import hashlib
-
-    weights = _weights(name)
-    if not weights:
-        return None
-    digest = hashlib.sha256()
-    for path in weights:
-        size = path.stat().st_size
-        digest.update(f"{size}\n".encode())
-        with regular_file(path) as file:
-            for number in range(SAMPLES):
-                file.seek(number * max(0, size - SAMPLE_BYTES) // (SAMPLES - 1))
-                digest.update(file.read(SAMPLE_BYTES))
-    return digest.hexdigest()
-
-
-def _weights(name: str) -> list[Path]:
-    """The files that have the weights of a model, by its path or its hub id."""
-    path = Path(name).expanduser()
-    if path.is_file():
-        return [path]
-    entry = find(name)
-    if (
-        not path.is_dir()
-        and entry is not None
-        and entry.package is not None
-        and entry.package.is_here
-    ):
-        path = entry.package.folder
-    if not path.is_dir() and is_in_hub_cache(name):
-        from huggingface_hub import try_to_load_from_cache
-
-        path = Path(str(try_to_load_from_cache(name, "config.json"))).parent
-    for folder in (path / "model", path):
-        files_of = [
-            each for each in folder.glob("*.safetensors") if each.name != "value_head.safetensors"
-        ]
-        if found := sorted(files_of or folder.glob("*.gguf")):
-            return found
-    return []
 
 
 def require_model(name: str) -> None:
@@ -225,14 +173,14 @@ def require_model(name: str) -> None:
     Raises:
         ModelLoadError: there is none, or the hub cannot be reached.
     """
-    entry = next((entry for entry in ENTRIES if entry.name == name), None)
-    if name == BUNDLED or (entry is not None and entry.package is not None):
-        return
     path = Path(name).expanduser()
-    if path.exists():
-        _require_weights(name, path)
-        return
-    if is_in_hub_cache(name):
+    if path.is_dir():
+        kinds = ("*.safetensors", "*.gguf", "*.bin", "*.pt", "*.pth")  # pickles are refused later
+        if not any(True for kind in kinds for _ in path.rglob(kind)):
+            raise ModelLoadError(
+                f"No model in {name!r}: a folder with config.json and safetensors is needed."
+            )
+    if path.exists() or is_here(name) or package_of(name) is not None:
         return
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
@@ -252,26 +200,6 @@ def require_model(name: str) -> None:
         ) from error
 
 
-def _require_weights(name: str, path: Path) -> None:
-    """Raises ModelLoadError: a file or folder holds no model, by its names and first bytes."""
-    if path.suffix == ".safetensors" and path.is_file():
-        raise ModelLoadError(
-            f"{name} has only the weights of a model; name the folder that it lies in, {path.parent}."
-        )
-    if path.is_file():
-        with regular_file(path, most=2**50) as file:
-            is_model = file.read(4)[:1] in (b"G", b"{")  # a GGUF file, or a manifest of Ollama's
-    else:
-        kinds = ("*.safetensors", "*.gguf", "*.bin", "*.pt", "*.pth")  # pickles are refused later
-        is_model = any(
-            next(path.glob(f"{at}{kind}"), None) for at in ("", "model/") for kind in kinds
-        )
-    if not is_model:
-        raise ModelLoadError(
-            f"No model in {name!r}: a folder with config.json and safetensors is needed."
-        )
-
-
 def is_in_hub_cache(name: str) -> bool:
     """True if all weights of a hub id are in the hub's cache on this machine."""
     from huggingface_hub import try_to_load_from_cache
@@ -280,7 +208,14 @@ def is_in_hub_cache(name: str) -> bool:
         config = try_to_load_from_cache(name, "config.json")
     except ValueError:  # no hub has such a name
         return False
-    return isinstance(config, str) and _has_weights(Path(config).parent)
+    if not isinstance(config, str):
+        return False
+    folder = Path(config).parent
+    index = folder / "model.safetensors.index.json"
+    parts = {"model.safetensors"}
+    if index.is_file():
+        parts = set(json.loads(file_content(index))["weight_map"].values())
+    return all((folder / part).is_file() for part in parts)
 
 
 def size_in_words(parameters: int) -> str:
@@ -289,14 +224,6 @@ def size_in_words(parameters: int) -> str:
         if parameters >= unit:
             return f"{parameters / unit:.3g} {letter}"
     return str(parameters)
-
-
-def _has_weights(folder: Path) -> bool:
-    index = folder / "model.safetensors.index.json"
-    if not index.is_file():
-        return (folder / "model.safetensors").is_file()
-    parts = set(json.loads(file_content(index))["weight_map"].values())
-    return all((folder / part).is_file() for part in parts)
 
 
 def _origins(name: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""A disk that takes nothing for a while: the run goes on, and its log has everything, or a mark of what is missing."""
+"""A disk that takes nothing for a while: the run goes on, and its log has everything."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from llamagym_tui.protocol import event_log
-from llamagym_tui.protocol.event_log import EventLog
-from llamagym_tui.protocol.events import EventsLeftOut, PhaseChanged
-from tests.protocol.test_event_log import Clock, episode
+from llamagym_tui.protocol.events import PhaseChanged
+from llamagym_tui.runs import event_log
+from llamagym_tui.runs.event_log import EventLog
+from tests.runs.test_event_log import Clock
 
 
 class Disk:
@@ -52,31 +52,6 @@ def test_what_could_not_be_written_is_written_once_there_is_space(
     disk.room = 10**9
     log.close()
     assert list(event_log.read(tmp_path / "events.jsonl")) == sent
-
-
-def test_conversations_go_first_and_a_mark_has_their_number(
-    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(event_log, "MOST_WAITING", 400)
-    clock = Clock()
-    log = EventLog(tmp_path / "events.jsonl", clock=clock)
-    disk.room = 0
-    for index in range(10):
-        clock.now = 60.0 * index
-        for event in [
-            *episode(index, at_s=clock.now),
-            PhaseChanged(at_s=clock.now, phase="updating"),
-        ]:
-            log.append(event)
-    disk.room, clock.now = 10**9, 660.0
-    log.append(PhaseChanged(at_s=660.0, phase="rolling_out"))
-    log.close()
-    kept = list(event_log.read(tmp_path / "events.jsonl"))
-    assert sum(isinstance(event, PhaseChanged) for event in kept) == 11
-    (gap,) = [event for event in kept if isinstance(event, EventsLeftOut)]
-    assert kept[-1] == gap
-    watched = sum(not isinstance(event, PhaseChanged | EventsLeftOut) for event in kept)
-    assert (gap.count, gap.reason) == (40 - watched, "full_disk")
 
 
 def test_the_end_of_a_run_with_a_full_disk_is_reported_and_gives_the_file_free(

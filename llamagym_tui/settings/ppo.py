@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from llamagym_tui.config.fields import Count, Fraction, NonNegative, Option, Positive
 from llamagym_tui.errors import ConfigError
+from llamagym_tui.settings.fields import Count, Fraction, NonNegative, Option, Positive
 
 LearnerName = Literal["ppo", "reinforce", "rebn", "rloo", "grpo", "gigpo"]
 """Ways to estimate advantages; each is a function in `engine/learning/estimators.py`."""
@@ -97,14 +97,6 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             help="How far an update may move a probability: ratio 1 ± this.",
         ),
     ] = 0.2
-    kl_target: Annotated[
-        Positive | None,
-        Option(
-            title="KL target",
-            help="KL to the reference, in nats per token, that the KL coefficient is adapted to.",
-        ),
-    ] = None
-    """With None the coefficient goes from `kl_coef` to `kl_coef_final`, whatever the KL is."""
     target_kl: Annotated[
         Positive | None,
         Option(
@@ -258,12 +250,8 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Refuse combinations that make no sense.
 
         Raises:
-            ConfigError: a KL target with a weight of 0, which no factor changes, or values of tokens without a critic.
+            ConfigError: values of tokens without a critic.
         """
-        if self.kl_target is not None and not self.kl_coef:
-            raise ConfigError(
-                "kl_target needs a kl_coef above 0, from which the weight of the KL is adapted."
-            )
         if self.credit == "token" and not self.has_critic:
             raise ConfigError(
                 f"credit token needs a critic, which the learner {self.learner} has not: take the learner ppo, or "

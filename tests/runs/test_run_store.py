@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from llamagym_tui import run_store
-from llamagym_tui.config import PPOConfig, RunConfig
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol.events import PhaseChanged, PromptChanged, RunStarted
-from llamagym_tui.run_store import RunStore, list_runs
+from llamagym_tui.runs import run_store
+from llamagym_tui.runs.run_store import RunStore, list_runs
+from llamagym_tui.settings import PPOConfig, RunConfig
 from tests.recorded_run import record
 
 pytestmark = pytest.mark.usefixtures("data_folder")
@@ -113,18 +113,9 @@ def test_two_processes_do_not_write_one_folder(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(
-        RunStoreError, match=r"cannot be written .* choose another folder with --run-dir"
+        RunStoreError, match=r"cannot be written .* choose another one with --run-dir"
     ):
         RunStore.create(config(tmp_path / "file" / "run"))
-
-
-@pytest.mark.skipif(
-    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere"
-)
-def test_a_folder_without_permission_is_named(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(RunStoreError, match="cannot be written"):
-        RunStore.create(config(tmp_path / "run"))
 
 
 def test_settings_that_are_not_ours_are_refused(tmp_path: Path) -> None:
@@ -176,17 +167,6 @@ def test_runs_are_listed_latest_first_and_other_folders_left_out(tmp_path: Path)
         ("young", True),
         ("old", False),
     ]
-    assert run_store.unlisted(listed) == ""
-
-
-def test_runs_of_an_earlier_version_are_counted(tmp_path: Path) -> None:
-    for name in ("one", "two", "three"):
-        record(tmp_path / "runs" / name, [])
-    for name in ("one", "two"):
-        (tmp_path / "runs" / name / "config.json").write_text('{"agent": "lake", "gone": 1}')
-    listed = run_store.list_runs()
-    assert [run.run_dir.name for run in listed] == ["three"]
-    assert run_store.unlisted(listed) == "2 runs of an earlier version are not listed."
 
 
 def test_a_run_is_found_by_its_path_by_its_name_or_as_the_latest() -> None:

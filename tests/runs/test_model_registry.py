@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from llamagym_tui.config import GenerationConfig, LoraConfig, RunConfig, from_dict
-from llamagym_tui.model_registry import ENTRIES, find, is_here, size_in_words, with_defaults
+from llamagym_tui.runs.model_registry import ENTRIES, find, is_here, size_in_words, with_defaults
+from llamagym_tui.settings import GenerationConfig, LoraConfig, RunConfig, from_dict
 
 PHI = "microsoft/phi-2"  # replies of 16 tokens at 0.7, adapter of rank 8
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import RunStoreError, UsageError
-from llamagym_tui.run_folder import EVENTS_FILE, MODEL_DIR, START_DIR
-from llamagym_tui.run_folder import UPDATE_DIR as UPDATE_DIR
-from llamagym_tui.run_store import RunStore, find_run
+from llamagym_tui.runs.run_folder import EVENTS_FILE, MODEL_DIR, START_DIR
+from llamagym_tui.runs.run_folder import UPDATE_DIR as UPDATE_DIR
+from llamagym_tui.runs.run_store import RunStore, find_run
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.user_files import discard, draft_folder, link_folder, make_folder
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from llamagym_tui.config import RunConfig, changed
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol.events import AnyEvent, Event, PromptChanged, RunStarted, SettingsChanged
-from llamagym_tui.run_folder import ABOUT_FILE as ABOUT_FILE
-from llamagym_tui.run_folder import CONFIG_FILE as CONFIG_FILE
-from llamagym_tui.run_folder import EVENTS_FILE as EVENTS_FILE
-from llamagym_tui.run_folder import GOOD_MODEL_DIR as GOOD_MODEL_DIR
-from llamagym_tui.run_folder import LOCK_FILE as LOCK_FILE
-from llamagym_tui.run_folder import LOG_FILE, OLD_MODEL_DIR
-from llamagym_tui.run_folder import MODEL_DIR as MODEL_DIR
-from llamagym_tui.run_folder import SUMMARY_FILE as SUMMARY_FILE
+from llamagym_tui.runs.run_folder import ABOUT_FILE as ABOUT_FILE
+from llamagym_tui.runs.run_folder import CONFIG_FILE as CONFIG_FILE
+from llamagym_tui.runs.run_folder import EVENTS_FILE as EVENTS_FILE
+from llamagym_tui.runs.run_folder import GOOD_MODEL_DIR as GOOD_MODEL_DIR
+from llamagym_tui.runs.run_folder import LOCK_FILE as LOCK_FILE
+from llamagym_tui.runs.run_folder import LOG_FILE, OLD_MODEL_DIR
+from llamagym_tui.runs.run_folder import MODEL_DIR as MODEL_DIR
+from llamagym_tui.runs.run_folder import SUMMARY_FILE as SUMMARY_FILE
+from llamagym_tui.settings import RunConfig, changed
 from llamagym_tui.user_files import (
     file_content,
     growing_file,
@@ -37,9 +37,9 @@ from llamagym_tui.user_files import (
 )
 
 if TYPE_CHECKING:
-    from llamagym_tui.protocol.event_log import EventLog
+    from llamagym_tui.runs.event_log import EventLog
 
-# The names are those of `llamagym_tui.run_folder`; who asks this module for runs may take them from here.
+# The names are those of `llamagym_tui.runs.run_folder`; who asks this module for runs may take them from here.
 _OF_A_RUN = (CONFIG_FILE, EVENTS_FILE, MODEL_DIR, OLD_MODEL_DIR)
 
 
@@ -72,7 +72,7 @@ class RunStore:
         """
         from filelock import Timeout
 
-        from llamagym_tui.protocol.event_log import EventLog, last_stamp
+        from llamagym_tui.runs.event_log import EventLog, last_stamp
 
         store = cls(config.run_dir)
         store.check(config)
@@ -83,10 +83,12 @@ class RunStore:
             store._events = EventLog(store.run_dir / EVENTS_FILE)
             store.last_at_s = last_stamp(store.run_dir / EVENTS_FILE)
         except Timeout as error:
-            raise _in_use(store.run_dir) from error
+            raise RunStoreError(
+                f"Another process trains in {store.run_dir}; stop it, or choose another folder with --run-dir."
+            ) from error
         except OSError as error:
             store.close()
-            raise unwritable(f"run folder {store.run_dir}", error) from error
+            raise unwritable(store.run_dir, error) from error
         return store
 
     @property
@@ -104,10 +106,10 @@ class RunStore:
         try:
             return growing_file(self.log_path)
         except OSError as error:
-            raise unwritable(f"log of the run in {self.run_dir}", error) from error
+            raise unwritable(self.run_dir, error) from error
 
     def append(self, event: Event) -> str:
-        """Add an event to ``events.jsonl``; `llamagym_tui.protocol.event_log` decides which are kept.
+        """Add an event to ``events.jsonl``; `llamagym_tui.runs.event_log` decides which are kept.
 
         A sentence for people is returned where writing fails, or works again.
         """
@@ -154,30 +156,18 @@ class RunStore:
             )
 
 
-def unwritable(what: str, error: OSError) -> RunStoreError:
-    """The error for something of a run that cannot be written."""
+def unwritable(run_dir: Path, error: OSError) -> RunStoreError:
+    """The error for the folder of a run that cannot be written."""
     why = error.strerror or error
     return RunStoreError(
-        f"The {what} cannot be written ({why}); choose another folder with --run-dir."
-    )
-
-
-def require_free(run_dir: Path) -> None:
-    """Raises RunStoreError: another process has the folder; nothing is written."""
-    if is_held(run_dir):
-        raise _in_use(run_dir)
-
-
-def _in_use(run_dir: Path) -> RunStoreError:
-    return RunStoreError(
-        f"Another process trains in {run_dir}; stop it, or choose another folder with --run-dir."
+        f"The run folder {run_dir} cannot be written ({why}); choose another one with --run-dir."
     )
 
 
 def require_same_policy(config: RunConfig, run_dir: Path) -> None:
     """Raises RunStoreError: the run in a folder has another agent or model than a configuration, or there is none.
 
-    A model at another place is the same one if its weights are.
+    A model at another place is taken for the same one if none is left at the earlier place.
     """
     earlier = read_config(run_dir)
     if config.agent != earlier.agent:
@@ -185,11 +175,10 @@ def require_same_policy(config: RunConfig, run_dir: Path) -> None:
             f"The run in {run_dir} has agent {earlier.agent}, not {config.agent}; "
             "go on with the same agent, or begin a new run in another folder."
         )
-    if config.model == earlier.model:
-        return
-    if config.weights is None or config.weights != earlier.weights:
+    has_moved = Path(earlier.model).is_absolute() and not Path(earlier.model).exists()
+    if config.model != earlier.model and not has_moved:
         raise RunStoreError(
-            f"The run in {run_dir} has model {earlier.model}, not {config.model}, and the weights differ; "
+            f"The run in {run_dir} has model {earlier.model}, not {config.model}; "
             "go on with the same model, or begin a new run in another folder."
         )
 
@@ -210,7 +199,7 @@ class RunInfo:
 
     @property
     def name(self) -> str:
-        """Empty: it has none."""
+        """Its name; empty if it has none."""
         return self.about.partition(":")[0].strip()
 
     @property
@@ -224,33 +213,22 @@ class RunInfo:
 def new_run_dir(
     agent_name: str, *, clock: Callable[[], datetime] = utc_now, parent: Path | None = None
 ) -> Path:
-    """A folder for a new run, named by time and agent, and made at once: of two processes only one makes it.
+    """A folder for a new run, named by time and agent, and made at once.
 
-    One that cannot be made is named all the same; `RunStore.create` reports why.
-    Characters that do not belong into a file name are replaced. `parent`: the folder that it is in, if that is not the
-    one of the user's runs.
+    A folder that cannot be made is named all the same; `RunStore.create` reports why. Characters that do not belong
+    into a file name are replaced. `parent`: by default the folder of the user's runs.
     """
     agent = re.sub(r"[^A-Za-z0-9_.-]+", "-", agent_name).strip("-.") or "run"
     name = f"{clock():%Y%m%d-%H%M%S}-{agent}"
-    parent = parent or runs_dir()
-    candidate = parent / name
+    candidate = (parent or runs_dir()) / name
     number = 1
-    while not _is_made(candidate):
-        number += 1
-        candidate = parent / f"{name}-{number}"
+    with suppress(OSError):
+        make_folder(candidate.parent)
+        while candidate.exists():
+            number += 1
+            candidate = candidate.with_name(f"{name}-{number}")
+        candidate.mkdir(mode=0o700)
     return candidate
-
-
-def _is_made(folder: Path) -> bool:
-    """Make a folder unless it is there, or something forbids any such folder."""
-    try:
-        make_folder(folder.parent)
-        folder.mkdir(mode=0o700)
-    except FileExistsError:
-        return not folder.exists()  # a file in a parent's place is no other run
-    except OSError:
-        return True
-    return True
 
 
 def is_run(path: str | Path) -> bool:
@@ -301,8 +279,8 @@ def read_config(run_dir: str | Path) -> RunConfig:
 
 
 def read_events(run_dir: str | Path) -> Iterator[AnyEvent]:
-    """The events of a run, in order, as `llamagym_tui.protocol.event_log.read_from`."""
-    from llamagym_tui.protocol import event_log
+    """The events of a run, in order, as `llamagym_tui.runs.event_log.read_from`."""
+    from llamagym_tui.runs import event_log
 
     return event_log.read(Path(run_dir) / EVENTS_FILE)
 
@@ -326,10 +304,9 @@ def last_settings(run_dir: str | Path) -> RunConfig:
 
 def list_runs() -> list[RunInfo]:
     """Runs in the user's data folder, the latest first; folders that hold no readable run are left out."""
-    if not runs_dir().is_dir():
-        return []
     found = []
-    for folder in runs_dir().iterdir():
+    for path in runs_dir().glob(f"*/{CONFIG_FILE}"):
+        folder = path.parent
         with suppress(RunStoreError):
             found.append(
                 RunInfo(
@@ -374,25 +351,7 @@ def is_held(folder: Path) -> bool:
 
 
 def _begun_at(folder: Path) -> datetime:
-    """When a run was begun, by its folder's name, else when its settings were written; 1970 without such a date."""
+    """When a run was begun, by its folder's name, else when its settings were written."""
     with suppress(ValueError):
         return datetime.strptime(f"{folder.name[:15]}+0000", "%Y%m%d-%H%M%S%z")
-    try:
-        return datetime.fromtimestamp((folder / CONFIG_FILE).stat().st_mtime, UTC)
-    except (OSError, ValueError, OverflowError):
-        return datetime.fromtimestamp(0, UTC)
-
-
-def unlisted(listed: Sequence[RunInfo]) -> str:
-    """For people: the number of runs that `list_runs` leaves out as their settings are not of this version."""
-    folder = runs_dir()
-    names = {path.name for path in folder.iterdir() if is_run(path)} if folder.is_dir() else set()
-    left_out = len(names - {run.run_dir.name for run in listed})
-    if not left_out:
-        return ""
-    runs = (
-        "1 run of an earlier version is"
-        if left_out == 1
-        else f"{left_out:,} runs of an earlier version are"
-    )
-    return f"{runs} not listed."
+    return datetime.fromtimestamp((folder / CONFIG_FILE).stat().st_mtime, UTC)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import NamedTuple, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from llamagym_tui.protocol.events import EvaluationFinished
 
@@ -35,12 +37,9 @@ def signed(value: float, decimals: int = 3) -> str:
 
 def decimals(mean: float, half: float, most: int = 3) -> int:
     """Decimals of a mean and its ±: the first two digits of the ±, and at most `most`."""
-    if not half and float(mean).is_integer():
-        return 0
-    for bound, enough in ((0.1, most), (1.0, 2), (10.0, 1)):
-        if half < bound:
-            return min(enough, most)
-    return 0
+    if not half:
+        return 0 if float(mean).is_integer() else most
+    return max(0, min(most, 1 - math.floor(math.log10(half))))
 
 
 def plus_minus(mean: float, half: float, most: int = 3) -> str:
@@ -85,81 +84,56 @@ class CurvePoint(NamedTuple):
     """Standard error of that mean; 0 if it is the mean of a single episode."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReturnSeries:
+class Group(NamedTuple):
+    """Sums over consecutive episodes."""
+
+    total: float = 0.0
+    """Sum of their returns."""
+    squares: float = 0.0
+    """Sum of the squared returns."""
+    episodes: int = 0
+
+    def plus(self, other: Group) -> Group:
+        """The sums over the episodes of both."""
+        return Group(
+            self.total + other.total,
+            self.squares + other.squares,
+            self.episodes + other.episodes,
+        )
+
+
+class ReturnSeries(Struct, frozen=True):
     """Sums of returns over groups of consecutive episodes."""
 
     start: int = 0
     """The number of episodes that the run had before the first one here; after a resume it may be more than 0."""
-    sums: tuple[float, ...] = ()
-    """Sum of each group."""
-    group: int = 1
+    groups: tuple[Group, ...] = ()
+    """Full groups, but for the last one."""
+    size: int = 1
     """Episodes in a full group."""
-    last: int = 0
-    """Episodes in the last group, 0 if there is none."""
-    squares: tuple[float, ...] = ()
-    """Sum of the squared returns of each group."""
-    effects: tuple[float, ...] = ()
-    """Sum of the design effects of each group's episodes: those of their batch, and until it is learnt from, those of
-    the batch before it."""
     effect: float = 1.0
-    """The design effect of the last batch; 1 before there is one."""
+    """Design effect of the last batch: the variance of a mean, relative to that of episodes of which no two share a
+    seed."""
 
     @property
     def episodes(self) -> int:
         """The number of episodes in all groups."""
-        if not self.sums:
-            return 0
-        full_groups = len(self.sums) - 1
-        return full_groups * self.group + self.last
+        return sum(group.episodes for group in self.groups)
 
     def add(self, returns: Iterable[float]) -> ReturnSeries:
         """The series with more episodes at its end; non-finite returns count as 0."""
-        sums = list(self.sums)
-        squares = list(self.squares)
-        effects = list(self.effects)
-        group = self.group
-        last = self.last
-        values = list(returns)
-        if not math.isfinite(sum(values)):
-            values = [value if math.isfinite(value) else 0.0 for value in values]
-        while values:
-            if not sums or last == group:  # the last group is full
-                if len(sums) == MAX_GROUPS:
-                    sums = _merged(sums)
-                    squares = _merged(squares)
-                    effects = _merged(effects)
-                    group *= 2
-                sums.append(0.0)
-                squares.append(0.0)
-                effects.append(0.0)
-                last = 0
-            room = group - last
-            taken = values[:room]
-            values = values[room:]
-            sums[-1] = sum(taken, sums[-1])
-            squares[-1] = sum((value * value for value in taken), squares[-1])
-            effects[-1] += len(taken) * self.effect
-            last += len(taken)
-        return replace(
-            self,
-            sums=tuple(sums),
-            group=group,
-            last=last,
-            squares=tuple(squares),
-            effects=tuple(effects),
-        )
-
-    def weighed(self, effect: float, episodes: int) -> ReturnSeries:
-        """The series once a batch of the last `episodes` has been learnt from, and its design effect is known."""
-        effects = list(self.effects)
-        size = self.last
-        for at in reversed(range(len(effects))):
-            taken = min(size, episodes)
-            effects[at] += taken * (effect - self.effect)
-            episodes -= taken
-            size = self.group
-        return replace(self, effects=tuple(effects), effect=effect)
+        groups = list(self.groups)
+        size = self.size
+        for value in returns:
+            if not groups or groups[-1].episodes == size:
+                if len(groups) == MAX_GROUPS:
+                    pairs = zip(groups[::2], groups[1::2], strict=True)
+                    groups = [first.plus(second) for first, second in pairs]
+                    size *= 2
+                groups.append(Group())
+            value = value if math.isfinite(value) else 0.0
+            groups[-1] = groups[-1].plus(Group(value, value * value, 1))
+        return replace(self, groups=tuple(groups), size=size)
 
     def counted(self, returns: Sequence[float], episodes: int) -> ReturnSeries:
         """The series with the returns of the last episodes of a run that now has `episodes`.
@@ -168,7 +142,7 @@ class ReturnSeries:
         """
         before = max(0, episodes - len(returns))
         kept = self.until(before)
-        if not kept.sums:
+        if not kept.groups:
             kept = ReturnSeries(start=before, effect=self.effect)
         return kept.add(returns)
 
@@ -176,22 +150,8 @@ class ReturnSeries:
         """The series without the episodes after `episode`, and without a group that goes beyond it."""
         if episode >= self.start + self.episodes:
             return self
-        groups = max(0, (episode - self.start) // self.group)
-        last = self.group if groups else 0
-        return replace(
-            self,
-            sums=self.sums[:groups],
-            last=last,
-            squares=self.squares[:groups],
-            effects=self.effects[:groups],
-        )
-
-    def design_effect(self, episodes: int) -> float:
-        """That of the last `episodes`, rounded up to groups: how many times the variance of their mean is what it would
-        be if no two episodes had the same seed."""
-        groups = max(1, math.ceil(episodes / self.group))
-        count = self.episodes - self._episodes_before(max(0, len(self.sums) - groups))
-        return max(1.0, sum(self.effects[-groups:]) / count) if count else 1.0
+        kept = max(0, (episode - self.start) // self.size)
+        return replace(self, groups=self.groups[:kept])
 
     def trailing(self, window: int) -> list[CurvePoint]:
         """Mean return of the last `window` episodes, rounded up to groups, at the end of each group.
@@ -199,36 +159,21 @@ class ReturnSeries:
         The first points are means of fewer episodes: of at least half a window if the series is that long. Where
         episodes share seeds, the error is the wider by the root of the design effect.
         """
-        groups = max(1, math.ceil(window / self.group))
+        span = max(1, math.ceil(window / self.size))
         # Sums over the first 0, 1, 2, … groups, so that a difference of two is the sum over the groups between them.
-        totals = [0.0, *accumulate(self.sums)]
-        squares = [0.0, *accumulate(self.squares)]
-        effects = [0.0, *accumulate(self.effects)]
-        half_a_window = (groups + 1) // 2
-        first_end = min(len(self.sums), half_a_window)
+        sums = list(accumulate(self.groups, Group.plus, initial=Group()))
+        half_a_window = (span + 1) // 2
+        first_end = min(len(self.groups), half_a_window)
         points = []
-        for end in range(first_end, len(self.sums) + 1):
-            begin = max(0, end - groups)
-            episodes = self._episodes_before(end)
-            count = episodes - self._episodes_before(begin)
-            if count == 0:  # the series is empty
-                continue
-            mean = (totals[end] - totals[begin]) / count
+        for end in range(max(1, first_end), len(sums)):
+            before = sums[max(0, end - span)]
+            count = sums[end].episodes - before.episodes
+            mean = (sums[end].total - before.total) / count
             # The sum of squared deviations from the mean, as the sum of squares less count times the mean's square.
-            spread = squares[end] - squares[begin] - count * mean * mean
-            effect = max(1.0, (effects[end] - effects[begin]) / count)
-            error = standard_error(spread, count) * math.sqrt(effect)
-            points.append(CurvePoint(self.start + episodes, mean, error))
+            spread = sums[end].squares - before.squares - count * mean * mean
+            error = standard_error(spread, count) * math.sqrt(max(1.0, self.effect))
+            points.append(CurvePoint(self.start + sums[end].episodes, mean, error))
         return points
-
-    def _episodes_before(self, groups: int) -> int:
-        """The number of episodes in the first `groups` groups, of which the last may not be full."""
-        return self.episodes if groups == len(self.sums) else groups * self.group
-
-
-def _merged(sums: list[float]) -> list[float]:
-    """The sums over groups of twice the size: each two neighbours added."""
-    return [a + b for a, b in zip(sums[::2], sums[1::2], strict=True)]
 
 
 def standard_error(spread: float, count: int) -> float:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from llamagym_tui.config.typed import assigned
 from llamagym_tui.errors import RunStoreError, UsageError
-from llamagym_tui.run_store import RunStore, has_checkpoint, is_run, read_config
-from llamagym_tui.setup.branch import branch_point, discard_surplus, kept_updates
+from llamagym_tui.runs.branch import branch_point, discard_surplus, kept_updates
+from llamagym_tui.runs.run_store import RunStore, has_checkpoint, is_run, read_config
+from llamagym_tui.settings.typed import assigned
 from llamagym_tui.setup.run_config import run_config, with_run_dir
 
 
