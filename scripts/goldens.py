@@ -25,7 +25,7 @@ RUNS: dict[str, dict[str, Any]] = {
         "full_finetuning": False,
         "generation": {"policy": "score"},
     },
-    "token-credit": {"agent": "frozen-lake", "full_finetuning": True, "ppo": {"credit": "token"}},
+    "lake": {"agent": "frozen-lake", "full_finetuning": True},
     "cut-batches": {
         "agent": "cart-pole",
         "full_finetuning": True,

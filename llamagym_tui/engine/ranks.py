@@ -17,11 +17,11 @@ from llamagym_tui.errors import RankLost
 
 T = TypeVar("T")
 PATIENCE = timedelta(days=20)
-"""How long rank 0 may be awaited between two steps: a person may have paused the run."""
+"""The longest wait for rank 0 between two steps: a person may have paused the run."""
 GLOO = "gloo"
 """The backend, whose name is in the text of its errors."""
 TIMEOUT = timedelta(minutes=15)
-"""How long ranks that are all at work wait for one another."""
+"""The longest wait of ranks that are all at work for one another."""
 
 
 class Ranks:
@@ -58,7 +58,7 @@ class Ranks:
         )
 
     def part(self, whole: int) -> int:
-        """The share of so many that this rank has."""
+        """This rank's share of a number."""
         each, left = divmod(whole, self.size)
         return each + 1 if self.rank < left else each
 
@@ -70,18 +70,10 @@ class Ranks:
         return box[0]
 
     def gather(self, value: T) -> list[T]:
-        """What each rank has, in their order."""
+        """The value of each rank, in their order."""
         found = [value] * self.size
         self._exchange(lambda: distributed.all_gather_object(found, value))
         return found
-
-    def largest(self, number: int) -> int:
-        """The largest of the numbers that the ranks have, waiting for them as long as for rank 0."""
-        box = torch.tensor(number)
-        self._call(
-            lambda: distributed.all_reduce(box, op=distributed.ReduceOp.MAX, group=self._patient)
-        )
-        return int(box)
 
     @torch.no_grad()
     def add_gradients(self, weights: Sequence[nn.Parameter]) -> None:
@@ -106,13 +98,9 @@ class Ranks:
         distributed.destroy_process_group()
 
     def _exchange(self, call: Callable[[], T]) -> T | None:
-        """Call torch.distributed when no rank has work left that others take part in; alone, do nothing."""
+        """Call torch.distributed, with its errors in words of ours; alone, do nothing."""
         if self.size == 1:
             return None
-        return self._call(call)
-
-    def _call(self, call: Callable[[], T]) -> T:
-        """Call torch.distributed, with its errors in words of ours."""
         with self.explained():
             return call()
 

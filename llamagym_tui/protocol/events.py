@@ -13,7 +13,7 @@ from llamagym_tui.protocol.inspected import (
     ScoredReply,
 )
 from llamagym_tui.protocol.map_layout import MapPanel
-from llamagym_tui.settings import Credit, LearnerName, Mode, Value, WarmStartStats
+from llamagym_tui.settings import LearnerName, Mode, Value, WarmStartStats
 from llamagym_tui.settings import UpdateStats as UpdateStats
 
 PROTOCOL_VERSION = 2
@@ -231,8 +231,6 @@ class TurnInspected(Event, frozen=True, kw_only=True):
     """Policy version now."""
     clip_range: float = 0.0
     """The clip range of that update; before it, that of the settings."""
-    credit: Credit = "turn"
-    """The unit that a value and an advantage belong to."""
     learner: LearnerName | None = None
     """Estimates the advantage, if it is known."""
     groups: list[PeerGroup] = []

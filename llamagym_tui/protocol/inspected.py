@@ -32,8 +32,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     value: float | None
     """V before it that the update used; None before an update, or without a critic."""
     value_now: float | None
-    """V before it, or before its turn where turns have the credit, under the weights as they are now. None: it is no
-    decision by itself, or there is no critic."""
+    """V before its turn, by the present weights. None: it is no decision by itself, or there is no critic."""
     target: float | None
     """The return that the update drew the value to, or took the advantage from; None before an update."""
     advantage: float | None

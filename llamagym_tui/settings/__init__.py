@@ -11,7 +11,6 @@ from llamagym_tui.settings.figures import WarmStartStats as WarmStartStats
 from llamagym_tui.settings.ppo import LEARNERS as LEARNERS
 from llamagym_tui.settings.ppo import SCHEDULED as SCHEDULED
 from llamagym_tui.settings.ppo import UNUSED_BY_HEAD as UNUSED_BY_HEAD
-from llamagym_tui.settings.ppo import Credit as Credit
 from llamagym_tui.settings.ppo import LearnerName as LearnerName
 from llamagym_tui.settings.ppo import PPOConfig as PPOConfig
 from llamagym_tui.settings.run import FINAL as FINAL

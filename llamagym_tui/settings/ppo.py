@@ -4,14 +4,12 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from llamagym_tui.errors import ConfigError
 from llamagym_tui.settings.fields import Count, Fraction, NonNegative, Option, Positive
 
 LearnerName = Literal["ppo", "reinforce", "rebn", "rloo", "grpo", "gigpo"]
 """Ways to estimate advantages; each is a function in `engine/learning/estimators.py`."""
 Grouping = Literal["seed", "observation"]
 """The common property of compared episodes or turns."""
-Credit = Literal["turn", "token"]
 """The unit that has a value and an advantage: a turn, or each token of its reply."""
 KlForm = Literal["reward", "loss"]
 """Where the KL to the reference is charged."""
@@ -233,8 +231,6 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     whole_episodes: bool = True
     """Finish episodes under way before an update. False: cut them off, complete them by the value of their next
     observation, and go on with them in the next batch; only where prompts have no earlier turns (`history` 0)."""
-    credit: Credit = "turn"
-    """A reply that is chosen whole, by score, is a single decision under both."""
     value_coef: Fraction = 0.5
     """Weight of the value loss in the model's own gradient; the value head always sees all of it. 0: detached."""
     kl_form: KlForm = "reward"
@@ -245,18 +241,6 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     own ways."""
     critic_warmup_updates: Annotated[int, Meta(ge=0)] = 1
     """Updates at the start that train the value head alone, if there is one."""
-
-    def __post_init__(self) -> None:
-        """Refuse combinations that make no sense.
-
-        Raises:
-            ConfigError: values of tokens without a critic.
-        """
-        if self.credit == "token" and not self.has_critic:
-            raise ConfigError(
-                f"credit token needs a critic, which the learner {self.learner} has not: take the learner ppo, or "
-                "leave the credit out."
-            )
 
     @property
     def facts(self) -> LearnerFacts:

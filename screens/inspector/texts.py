@@ -153,8 +153,7 @@ def _decision_lines(found: TurnInspected, decision: Decision) -> list[Content]:
         lines.append(Content(f"{shares}: ratio {_ratio(decision.ratio)}, {clip}"))
     if decision.advantage is None or decision.target is None:
         return [*lines, Content(f"no advantage: {WHY_UNTRAINED[found.stage]}")]
-    whose = "of the whole reply" if found.credit == "turn" or found.choice else "of this token"
-    advantage = f"advantage {number(decision.advantage, 2)} {whose}"
+    advantage = f"advantage {number(decision.advantage, 2)} of the whole reply"
     earned = f" · return {number(decision.target, 2)}"
     if decision.value is not None:
         value = f" · value {number(decision.value, 2)}"

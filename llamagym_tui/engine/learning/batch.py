@@ -1,8 +1,8 @@
-"""A batch as steps: turns, or the tokens of their replies, each with a reward and a value.
+"""A batch as steps: turns, each with a reward and a value.
 
 Estimators of advantages (`estimators`) read it, and compare its steps or episodes with others of their group.
 
-Notation: K turns of a batch; T its steps, which are turns or decisions, episode after episode; E episodes; G groups.
+Notation: T steps of a batch, its turns, episode after episode; E episodes; G groups.
 """
 
 from collections.abc import Hashable, Sequence
@@ -17,57 +17,27 @@ from llamagym_tui.engine.policy.trajectory import Turn
 
 
 class Steps(NamedTuple):
-    """The steps of a batch, its episodes one after the other.
-
-    Discount and lambda apply at the end of a turn and are 1 inside a reply: only there the environment moves, `gamma`
-    and `lam` mean the same under both kinds of credit, and long replies are not punished. A turn that someone else
-    chose stays one step, without loss.
-    """
+    """The turns of a batch, its episodes one after the other. One that someone else chose stays, without loss."""
 
     rewards: Tensor
     """(T,) less all penalties."""
     values: Tensor
-    """(T,) before each step."""
+    """(T,) before each turn."""
     moves: Tensor
-    """(T,) environment steps after it, each discounted by `gamma`; 0 inside a reply, where `lam` is 1, too."""
+    """(T,) environment steps of its action, each discounted by `gamma`."""
     trained: Tensor
     """(T,) bool: True if the policy made it."""
-    weights: Tensor
-    """(T,) of its error in the value loss; those of a turn sum to 1."""
     charges: Tensor
     """(T,) KL penalty less novelty bonus. Each turn pays it alone where its episode is compared with others."""
 
 
-def credited_steps(
-    turns: Sequence[Turn],
-    lengths: Sequence[int],
-    rewards: Tensor,
-    penalties: Tensor,
-    values: Tensor,
-) -> Steps:
-    """Each turn as a step, or each of its decisions; the reward of a turn lands on its last one.
-
-    Discount and lambda of 1 inside a reply are those of the dual discounting of WentseChen/Verlog.
-
-    Args:
-        turns: K, in order.
-        lengths: steps of each.
-        rewards: (K,) of turns.
-        penalties: (T,) for the KL, subtracted from the reward of each step.
-        values: (T,) before each step.
-    """
-    steps_of_turns = torch.tensor(lengths, dtype=torch.int64)  # (K,)
-    last_steps = steps_of_turns.cumsum(0) - 1  # (K,) index of each turn's last step
-    turn_moves = torch.tensor([turn.steps for turn in turns], dtype=torch.int64)  # (K,)
-    is_trained = torch.tensor([turn.is_trained for turn in turns], dtype=torch.bool)  # (K,)
-    earned = torch.zeros(len(values)).index_copy(0, last_steps, rewards)  # (T,) 0 inside a reply
-    moves = torch.zeros(len(values), dtype=torch.int64).index_copy(0, last_steps, turn_moves)
+def steps_of(turns: Sequence[Turn], rewards: Tensor, penalties: Tensor) -> Steps:
+    """Turns as steps, with (T,) rewards, and (T,) penalties for the KL, which are subtracted."""
     return Steps(
-        rewards=earned - penalties,
-        values=values,
-        moves=moves,
-        trained=is_trained.repeat_interleave(steps_of_turns),
-        weights=(1.0 / steps_of_turns).repeat_interleave(steps_of_turns),
+        rewards=rewards - penalties,
+        values=torch.tensor([turn.value for turn in turns]),
+        moves=torch.tensor([turn.steps for turn in turns], dtype=torch.int64),
+        trained=torch.tensor([turn.is_trained for turn in turns], dtype=torch.bool),
         charges=penalties,
     )
 

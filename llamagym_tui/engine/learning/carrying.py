@@ -1,4 +1,4 @@
-"""What an adapter on the LM head has learnt under one system prompt, carried to another one.
+"""Carries an adapter on the LM head from one system prompt to another.
 
 Under another prompt all states stand elsewhere, so an adapter means nothing there. But what it has come to is a shift
 of logits, by observation. The observations of the last batch are read under the new prompt, and an adapter there is

@@ -1,4 +1,4 @@
-"""How many earlier turns a prompt needs: as many as foretell what comes better than the present observation alone.
+"""Finds how many earlier turns a prompt needs: those that foretell better than the present observation alone.
 
 A first batch is played by prompts without earlier turns, and two regressions are compared on it. Both know the state
 of the model after the present observation, the action, and the number of the turn. One of them knows the states and
@@ -70,7 +70,7 @@ def episodes_of(learner: PPO, trajectories: Sequence[Trajectory]) -> list[Played
             sample.append(trajectory)
             turns += trajectory.own_turns
     of_turns: dict[int, Tensor] = {}
-    for part, encoded in learner.encoded(batch_rows(sample)):
+    for part, encoded in learner.steps.encoded(batch_rows(sample)):
         states = encoded.hidden[part.turns.rows, part.turns.columns].float().cpu()
         of_turns |= zip(part.turns.indices.tolist(), states, strict=True)
     played: list[Played] = []
@@ -118,7 +118,7 @@ def turns_that_help(episodes: Sequence[Played]) -> Found | None:
 
 
 def _sample(episodes: Sequence[Played]) -> list[Played]:
-    """The beginnings of episodes, `MOST_TURNS` turns in all, of at least as many episodes as are needed."""
+    """The beginnings of episodes, `MOST_TURNS` turns in all, of `FEWEST_EPISODES` at least."""
     most = max(MOST_TURNS // FEWEST_EPISODES, MOST_TURNS // max(len(episodes), 1))
     found: list[Played] = []
     turns = 0
@@ -132,7 +132,7 @@ def _sample(episodes: Sequence[Played]) -> list[Played]:
 
 
 class _Problem:
-    """What is foretold of each turn, and by what."""
+    """The numbers that are foretold of each turn, and the likeness of turns by which they are."""
 
     def __init__(self, episodes: Sequence[Played]) -> None:
         lengths = [len(each.rewards) for each in episodes]

@@ -180,7 +180,7 @@ def batch_advantages(
     Args:
         rewards: (T,) reward of each step.
         values: (T,) value before each step.
-        moves: (T,) environment steps after each, which `gamma` discounts; after one with 0, `lam` is 1, too.
+        moves: (T,) environment steps of each, which `gamma` discounts.
         lengths: steps of each episode.
         bootstraps: value after each episode; 0 if it terminated, V(final observation) if it was truncated.
         gamma: discount per environment step: with actions that take several, a semi-Markov decision process.
@@ -205,9 +205,8 @@ def batch_advantages(
             reward, value, moved, is_own = steps.pop()
             # delta_t = r_t + gamma V_{t+1} - V_t;  A_t = delta_t + gamma lambda A_{t+1}
             discount = gamma**moved
-            trace = lam if moved else 1.0
             delta = reward + discount * following_value - value
-            following_advantage = delta + discount * trace * following_advantage
+            following_advantage = delta + discount * lam * following_advantage
             found.append(following_advantage)
             following_value = value
             if not is_own:

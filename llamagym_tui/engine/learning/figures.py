@@ -1,4 +1,4 @@
-"""What an update tells afterwards: its figures, and the batch that it used, for the inspector."""
+"""Figures of an update, and the batch that it used, for the inspector."""
 
 import math
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from llamagym_tui.settings import PPOConfig, UpdateStats
 
 
 def design_effect(returns: Sequence[float], seeds: Sequence[int | None]) -> float:
-    """How many times the variance of a mean return is what it would be if no two episodes had the same seed.
+    """The factor on the variance of a mean return that comes from episodes with the same seed.
 
-    The variance is that of clusters: of the sums, seed by seed, of what returns are above their mean. At least 1, as
-    episodes of one seed have at most as much to say as others; of a single seed all say what one does.
+    The variance is that of clusters: of the sums, seed by seed, of returns less their mean. At least 1, as episodes of
+    one seed have at most as much to say as others; a single seed says as much as one episode.
 
     Args:
         returns: N, of episodes.
@@ -25,20 +25,22 @@ def design_effect(returns: Sequence[float], seeds: Sequence[int | None]) -> floa
     Source: Kish, Survey Sampling (1965), section 5.4.
     """
     count = len(returns)
-    if count < 2 or all(seed is None for seed in seeds):
+    if count < 2:
         return 1.0
     mean = sum(returns) / count
-    sums: dict[tuple[str, int], float] = {}
+    sums: dict[object, float] = {}
     for number, (value, seed) in enumerate(zip(returns, seeds, strict=True)):
-        cluster = ("alone", number) if seed is None else ("seed", seed)
+        cluster = ("alone", number) if seed is None else seed
         sums[cluster] = sums.get(cluster, 0.0) + value - mean
     if len(sums) == 1:
         return float(count)
-    variance = sum((value - mean) ** 2 for value in returns) / (count - 1)
-    if not variance:
+    squares = sum((value - mean) ** 2 for value in returns)
+    if not squares:
         return 1.0
-    of_clusters = sum(value**2 for value in sums.values()) / (len(sums) - 1)
-    return max(1.0, of_clusters * len(sums) / count / variance)
+    of_clusters = sum(value**2 for value in sums.values())
+    # Both sums of squares have one degree of freedom less than members.
+    unbiased = (count - 1) / count * len(sums) / (len(sums) - 1)
+    return max(1.0, of_clusters / squares * unbiased)
 
 
 def flat_groups(targets: Targets) -> float:
@@ -94,7 +96,7 @@ def update_stats(
 
 
 class Earned(NamedTuple):
-    """What an update aims at for a decision; shared by the decisions of a turn if credit goes to turns."""
+    """The targets of a turn."""
 
     value: float | None
     """As estimated by the weights that sampled. None: there was no critic."""
@@ -108,17 +110,17 @@ class Peers(NamedTuple):
     """The group that a turn, or its episode, was compared with."""
 
     peers: str
-    """What they are, for people."""
+    """Their kind, for people."""
     size: int
     outcome: float
-    """What of it was compared."""
+    """The number of the turn, or of its episode, that was compared."""
     mean: float
     spread: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UsedBatch:
-    """What an update trained on, by reference."""
+    """The batch of an update, by reference."""
 
     trajectories: Sequence[Trajectory]
     targets: Targets
@@ -126,8 +128,8 @@ class UsedBatch:
     temperature: float
     """Of sampling and scoring."""
 
-    def earned(self, trajectory: Trajectory, number: int) -> list[Earned]:
-        """Value, return and advantage of each decision of a turn, in the update.
+    def earned(self, trajectory: Trajectory, number: int) -> Earned:
+        """Value, return and advantage of a turn, in the update.
 
         Args:
             trajectory: one of the batch, the same object.
@@ -135,15 +137,16 @@ class UsedBatch:
         Raises:
             ValueError: it is not of this batch.
         """
-        turns, decisions = self._place(trajectory, number)
-        length = len(trajectory.turns[number].decision_logprobs)
-        if self.config.credit == "turn":
-            return [self._earned_at(turns)] * length
-        return [self._earned_at(decisions + each) for each in range(length)]
+        turn = self._place(trajectory, number)
+        return Earned(
+            value=float(self.targets.values[turn]) if self.config.has_critic else None,
+            target=float(self.targets.returns[turn]),
+            advantage=float(self.targets.advantages[turn]),
+        )
 
     def peers(self, trajectory: Trajectory, number: int) -> list[Peers]:
         """The group of a turn in every comparison; arguments and errors are those of `earned`."""
-        turn, _ = self._place(trajectory, number)
+        turn = self._place(trajectory, number)
         found = []
         for each in self.targets.comparisons:
             group = int(each.groups[turn])
@@ -159,29 +162,18 @@ class UsedBatch:
                 )
         return found
 
-    def _place(self, trajectory: Trajectory, number: int) -> tuple[int, int]:
-        """Index in the batch of a turn, and of its first decision; raises ValueError as `earned`."""
-        turns = 0
-        decisions = 0
+    def _place(self, trajectory: Trajectory, number: int) -> int:
+        """Index of a turn in the batch; raises ValueError as `earned`."""
+        first = 0
         for other in self.trajectories:
-            for at, turn in enumerate(other.turns):
-                if other is trajectory and at == number:
-                    return turns, decisions
-                turns += 1
-                decisions += len(turn.decision_logprobs)
+            if other is trajectory and number < len(other.turns):
+                return first + number
+            first += len(other.turns)
         raise ValueError("no turn of this batch")
-
-    def _earned_at(self, unit: int) -> Earned:
-        """What a turn or decision has, by its index in the batch."""
-        return Earned(
-            value=float(self.targets.values[unit]) if self.config.has_critic else None,
-            target=float(self.targets.returns[unit]),
-            advantage=float(self.targets.advantages[unit]),
-        )
 
 
 def is_clipped(ratio: float, advantage: float, clip_range: float) -> bool:
-    """Whether PPO's surrogate takes its clipped side, so that a decision has no gradient.
+    """True if PPO's surrogate takes its clipped side, so that a decision has no gradient.
 
     Args:
         ratio: of the probabilities, new over old.

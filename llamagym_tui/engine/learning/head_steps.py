@@ -37,7 +37,7 @@ STEPS = 8
 FAR = 2.0
 """Times the KL that an update should make (`update_kl`), at which it ends."""
 MUCH_TOO_FAR = 5.0
-"""Times that KL, beyond which a step is undone, and tried at half its size."""
+"""Times that KL, beyond which a step is undone and tried at half its size."""
 MOST_TRIALS = 4
 FASTER = 1.3
 """Factor by which the rate grows or falls from one update to the next."""
@@ -75,7 +75,7 @@ class HeadSteps:
         """The batch of the update under way, with what the trunk says of it."""
         self._prompt: str | None = None
         self._learnt: dict[str | None, Learnt] = {}
-        """What was learnt under the other system prompts."""
+        """The other system prompts, each with its adapter and critic."""
         self._seen: list[Seen] = []
 
     def _train_from(self, rows: Tensor, moments: Mapping[str, Tensor], rate: float) -> None:
@@ -128,7 +128,6 @@ class HeadSteps:
             before = self._rows.detach().clone()
             while made < STEPS and kl < FAR * wanted and not (made and should_stop()):
                 progress(made, STEPS)
-                sums.begin_epoch()
                 of_step = UpdateSums()
                 self.optimizer.zero_grad(set_to_none=True)
                 losses = [
@@ -175,7 +174,7 @@ class HeadSteps:
                 logprobs = torch.zeros(decisions, device=self.narrow.up.device)
                 for part, encoded in self._parts:
                     scored = part.score(encoded, self.policy.generation.temperature)
-                    logprobs = logprobs.index_add(0, part.decisions.indices, scored.logprobs)
+                    logprobs = logprobs.index_add(0, part.decision_indices, scored.logprobs)
                 loss = loss_of(logprobs)
                 losses.append(float(loss.detach()))
                 progress(len(losses), steps, losses[-1])
@@ -268,12 +267,9 @@ class HeadSteps:
         states: list[Tensor] = []
         indices: list[Tensor] = []
         for part, encoded in self._parts:
-            credited = part.credited(objective.config.credit)
-            states.append(encoded.hidden[credited.rows, credited.columns])
-            indices.append(credited.indices)
-        every = torch.cat(indices)
-        targets = objective.targets
-        self._critic.fit(torch.cat(states), targets.returns[every], targets.value_weights[every])
+            states.append(encoded.hidden[part.turns.rows, part.turns.columns])
+            indices.append(part.turns.indices)
+        self._critic.fit(torch.cat(states), objective.targets.returns[torch.cat(indices)])
 
     @property
     def _critic(self) -> RidgeCritic:
@@ -292,7 +288,7 @@ class HeadSteps:
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """What was learnt under each prompt, by the prompt's number and a name."""
+        """The adapter and critic of each prompt, by the prompt's number and a name."""
         learnt = [*self._learnt.values(), self._taken()]
         return {
             f"{number}.{name}": value
@@ -323,7 +319,7 @@ class HeadSteps:
         self._seen = list(state.seen)
 
     def use_prompt(self, prompt: str) -> bool:
-        """Switch to this prompt's adapter, with its critic, optimizer and reference; True if it is another one.
+        """Switch to this prompt's adapter, with its critic, optimizer and reference; True if the prompt is new.
 
         Hidden states shift so far between prompts that an adapter learnt under one is meaningless under another. The
         adapter of a new prompt begins with what the present one has learnt (`carried`).
@@ -340,7 +336,7 @@ class HeadSteps:
 
     @contextmanager
     def under_prompt(self, prompt: str) -> Iterator[bool]:
-        """Let the policy play under a system prompt for a while; gives whether its adapter is another one."""
+        """Let the policy play under a system prompt for a while; gives True if it has another adapter there."""
         before = self._prompt
         is_new = prompt not in self._learnt
         if before is None or not self.use_prompt(prompt):
@@ -378,7 +374,7 @@ class HeadSteps:
         return {name: value.detach().clone() for name, value in found.items()}
 
     def _begun(self, prompt: str) -> Learnt:
-        """What learning under a new prompt begins with: no moments, and the reference without an adapter."""
+        """The beginning under a new prompt: no moments, and the reference without an adapter."""
         assert self._prompt is not None, "the caller has looked"
         begun = self._nothing()
         adapter = carried(self.policy, self._seen, (self._prompt, prompt))
@@ -390,7 +386,7 @@ class HeadSteps:
         return begun
 
     def _nothing(self) -> Learnt:
-        """What is known before the first update: no directions, no critic."""
+        """The state before the first update: no directions, no critic."""
         narrow = self.narrow
         return {
             "down": torch.zeros_like(narrow.down),

@@ -77,9 +77,9 @@ def reference_kl(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
     return deviation_k3(reference_logprobs - logprobs)
 
 
-def value_loss(values: Tensor, returns: Tensor, weights: Tensor) -> Tensor:
-    """() half the squared error, weighted and summed; (U,) each."""
-    return 0.5 * (weights * (values - returns).square()).sum()
+def value_loss(values: Tensor, returns: Tensor) -> Tensor:
+    """() half the squared error, summed; (U,) each."""
+    return 0.5 * (values - returns).square().sum()
 
 
 @dataclass(slots=True)
@@ -103,15 +103,14 @@ class UpdateSums:
     """The policy's, of each step that was made, before clipping."""
     skipped: int = 0
     """Steps that were not made."""
-    log_ratios: list[Tensor] = field(default_factory=list)
-    """For each forward of this epoch: (D,) log-ratios of its decisions, new over old."""
+    epoch_kl: Tensor | float = 0.0
+    """`approx_kl` of this epoch alone."""
+    epoch_decisions: int = 0
 
     @property
     def kl_of_epoch(self) -> float:
         """Mean KL over the decisions of this epoch so far, nats."""
-        if not self.log_ratios:
-            return 0.0
-        return float(deviation_k3(torch.cat(self.log_ratios)).mean())
+        return float(self.epoch_kl) / max(self.epoch_decisions, 1)
 
     def of_all(self, ranks: Ranks) -> UpdateSums:
         """The sums of all ranks."""
@@ -133,8 +132,9 @@ class UpdateSums:
                 setattr(self, each.name, own + other)
 
     def begin_epoch(self) -> None:
-        """Forget what is of the epoch before alone."""
-        self.log_ratios = []
+        """Measure the KL of a new epoch from here on."""
+        self.epoch_kl = 0.0
+        self.epoch_decisions = 0
 
     @torch.no_grad()
     def add(
@@ -144,10 +144,12 @@ class UpdateSums:
         self.policy_loss += policy.loss
         self.value_loss += critic
         self.approx_kl += policy.approx_kl
+        self.epoch_kl += policy.approx_kl
         self.clipped += policy.clipped
         self.entropy += scored.entropy.sum()
         self.action_entropy += scored.action_entropy.sum()
         self.decisions += len(scored.logprobs)
+        self.epoch_decisions += len(scored.logprobs)
         self.turns += turns
         self.branches += len(scored.action_entropy)
         if is_first:
@@ -194,7 +196,7 @@ class Objective:
         policy = clipped_policy_loss(
             scored.logprobs,
             part.old_logprobs,
-            self.targets.advantages[part.credited_to(self.config.credit)],
+            self.targets.advantages[part.decision_turns],
             self.config.clip_range,
         )
         critic = self._critic_loss(part, encoded)
@@ -203,9 +205,8 @@ class Objective:
             loss = loss + policy.loss - self.entropy_coef * scored.action_entropy.sum()
             reference = self.targets.reference_logprobs
             if self.config.kl_form == "loss" and reference is not None:
-                kl = reference_kl(scored.logprobs, reference[part.decisions.indices])
+                kl = reference_kl(scored.logprobs, reference[part.decision_indices])
                 loss = loss + self.kl_coef * kl.sum()
-        sums.log_ratios.append((scored.logprobs - part.old_logprobs).detach())
         sums.add(policy, critic, scored, len(part.turns.indices), is_first=is_first)
         return loss
 
@@ -213,16 +214,12 @@ class Objective:
         """() half the squared error of the values, summed over turns; 0 without a critic."""
         if not self.config.has_critic:
             return self.targets.returns.new_zeros(())
-        units = part.credited(self.config.credit)
-        hidden = encoded.hidden[units.rows, units.columns]  # (U, D)
+        turns = part.turns
+        hidden = encoded.hidden[turns.rows, turns.columns]  # (U, D)
         # The value head gets the full gradient of its error. The trunk, which the policy shares, gets it times
         # `value_coef`, and none while the critic warms up.
         coef = 0.0 if self.is_warming_up else self.config.value_coef
         seen = hidden.detach()
         if coef:
             seen = coef * hidden + (1 - coef) * seen
-        return value_loss(
-            self.v_head(seen),
-            self.targets.returns[units.indices],
-            self.targets.value_weights[units.indices],
-        )
+        return value_loss(self.v_head(seen), self.targets.returns[turns.indices])

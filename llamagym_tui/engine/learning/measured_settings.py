@@ -1,10 +1,9 @@
-"""Settings that follow from a run's first batch: from how long its episodes are, and how far their returns spread.
+"""Settings that follow from a run's first batch: from the length of its episodes, and the spread of their returns.
 
-Short episodes keep PPO's own defaults: each return is then credited to every turn, undiscounted. Over long ones that is
-noise: they get a discount, a lambda, and batches of several episodes' length that do not wait until all episodes under
-way have ended, from fewer environments, so that what is seen of each is long enough to learn from. Where a single
-episode is long there is a discount too: undiscounted, walking in circles costs nothing.
-Large returns are scaled. Why these numbers: docs/adr/0016-measured-settings.md.
+Short episodes keep PPO's defaults (no discount, lambda 1). Long ones get a discount and lambda 0.95, a batch several
+episodes long that may cut episodes off, and fewer environments, so each contributes a useful stretch. Where a single
+episode is long there is a discount too: undiscounted, walking in circles costs nothing. Large returns are scaled. Why
+these numbers: docs/adr/0016-measured-settings.md.
 """
 
 import math
@@ -39,10 +38,8 @@ SMALLEST_BATCH = 64
 """Turns that it has however slow the play is, and of which it is a multiple then."""
 ROUND = 256
 """Number of turns of which it is a multiple."""
-
-
 OFTEN = 3.0
-"""Times that a prompt comes in a first batch, on average, from which on what is seldom tried is told apart."""
+"""Times that a prompt comes in a first batch, on average, from which there is a bonus for what is seldom tried."""
 
 
 class Measured(NamedTuple):
@@ -58,68 +55,52 @@ def measured_settings(
 
     Args:
         episodes: those of the first batch, at least one; one that was cut off counts as it is.
-        turns_per_s: how fast they were played.
-        has_critic: whether returns are foreseen; without a critic there is no lambda, and no episode is cut off.
+        turns_per_s: the speed of play.
+        has_critic: without a critic there is no lambda, and no episode is cut off.
     """
     all_turns = [[*each.earlier, *each.turns] for each in episodes]
     lengths = [len(episode) for episode in all_turns]
-    longest = max(lengths)
     turns = fmean(lengths)
     steps = fmean([sum(turn.steps for turn in episode) for episode in all_turns])
     returns = [each.episode_return for each in episodes]
-    mean = fmean(returns)
-    spread = pstdev(returns)
+    gamma = 1.0
+    if max(lengths) > SHORT:
+        gamma = round(1 - 1 / min(max(steps, SHORTEST_HORIZON), LONGEST_HORIZON), 3)
+    is_large = max(pstdev(returns), abs(fmean(returns))) >= LARGE
     defaults = PPOConfig()
-    is_long = turns > SHORT
-    is_scaled = max(spread, abs(mean)) >= LARGE
-
-    gamma = defaults.gamma
-    if longest > SHORT:
-        horizon = min(max(steps, SHORTEST_HORIZON), LONGEST_HORIZON)
-        gamma = round(1 - 1 / horizon, 3)
-    discounted = f"discount {gamma:g}: episodes have {turns:,.3g} turns on average"
-    if gamma != 1:
-        discounted += f", up to {longest:,}"
-    if steps != turns:
-        discounted += f", of {steps:,.3g} steps"
-
-    if is_long:
-        lam = LAMBDA
+    lam = defaults.lam
+    size = defaults.batch_size
+    envs = RunConfig(agent="", run_dir="").n_envs
+    kind = "short"
+    if turns > SHORT:
+        kind = "long"
+        lam = LAMBDA if has_critic else lam
         several = math.ceil(EPISODES * turns / ROUND) * ROUND
-        size = max(FEW_ENVS * TOGETHER, min(several, LARGEST_BATCH))
         envs = FEW_ENVS
-        stepped = f"{FEW_ENVS} environments: each plays many turns of a batch"
-        credited = f"lambda {lam:g}: what comes long after an action says little about it"
-        ends = "updates may come in the middle of episodes: they are long"
-    else:
-        lam = defaults.lam
-        size = defaults.batch_size
-        envs = RunConfig(agent="", run_dir="").n_envs
-        stepped = f"{envs} environments: episodes are short"
-        credited = f"lambda {lam:g}: each turn is credited whole"
-        ends = "updates wait for the end of episodes: they are short"
-    if not has_critic:
-        lam = defaults.lam
-        credited = f"lambda {lam:g}: there is no critic"
-        ends = (
-            "updates wait for the end of episodes: without a critic a return is known there alone"
-        )
-
-    batch = Measured(size, f"batch size {size:,}: {size / turns:,.3g} times an episode's turns")
+        size = max(FEW_ENVS * TOGETHER, min(several, LARGEST_BATCH))
+    reason = f"episodes are {kind}"
+    sized = f"batch size {size:,}: {size / turns:,.3g} times an episode's turns"
     if size > LONGEST_S * turns_per_s:
-        batch = batch_in_time(turns_per_s)
-    scale = None if is_scaled else defaults.reward_scale
-    scaled = "running reward scale" if is_scaled else "reward scale 1"
+        size = max(SMALLEST_BATCH, int(LONGEST_S * turns_per_s / SMALLEST_BATCH) * SMALLEST_BATCH)
+        sized = f"batch size {size:,}: as many turns as are played in some {LONGEST_S:.0f} s"
+    ends = (
+        "in the middle of episodes" if kind == "long" and has_critic else "at the end of episodes"
+    )
+    scaled = "running reward scale" if is_large else "reward scale 1"
     return {
-        "ppo.gamma": Measured(gamma, discounted),
-        "ppo.lam": Measured(lam, credited),
-        "ppo.reward_scale": Measured(
-            scale,
-            f"{scaled}: returns are {mean:,.3g} on average and spread by {spread:,.3g}",
+        "ppo.gamma": Measured(
+            gamma, f"discount {gamma:g}: episodes have {turns:,.3g} turns on average"
         ),
-        "ppo.batch_size": batch,
-        "ppo.whole_episodes": Measured(not is_long or not has_critic, ends),
-        "n_envs": Measured(envs, stepped),
+        "ppo.lam": Measured(lam, f"lambda {lam:g}: {reason if has_critic else 'no critic'}"),
+        "ppo.reward_scale": Measured(
+            None if is_large else defaults.reward_scale,
+            f"{scaled}: returns are {fmean(returns):,.3g} on average and spread by {pstdev(returns):,.3g}",
+        ),
+        "ppo.batch_size": Measured(size, sized),
+        "ppo.whole_episodes": Measured(
+            kind == "short" or not has_critic, f"updates come {ends}: {reason}"
+        ),
+        "n_envs": Measured(envs, f"{envs} environments: {reason}"),
     }
 
 
@@ -139,11 +120,3 @@ def measured_novelty(episodes: Sequence[Trajectory], coef: float) -> Measured:
     if times >= OFTEN:
         return Measured(coef, f"a bonus of {coef:g} for what is seldom tried: {met}")
     return Measured(0.0, f"no bonus for what is seldom tried: {met}")
-
-
-def batch_in_time(turns_per_s: float) -> Measured:
-    """The size of a batch that is played in `LONGEST_S`, or the smallest one."""
-    size = max(SMALLEST_BATCH, int(LONGEST_S * turns_per_s / SMALLEST_BATCH) * SMALLEST_BATCH)
-    return Measured(
-        size, f"batch size {size:,}: as many turns as are played in some {LONGEST_S:.0f} s"
-    )

@@ -53,7 +53,7 @@ class ModelSteps:
             backbone.dtype.itemsize,
             flat=backbone.is_lean,
         )
-        """What a forward may hold; a larger minibatch accumulates gradients."""
+        """The size of a forward; a larger minibatch accumulates gradients."""
         self.weights = [p for p in policy.model.pretrained_model.parameters() if p.requires_grad]
         """The policy's weights that are trained."""
         self._head = list(policy.model.v_head.parameters())

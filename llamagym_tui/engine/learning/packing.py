@@ -27,7 +27,6 @@ from llamagym_tui.engine.policy.decisions import (
 )
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory
 from llamagym_tui.engine.tokens.token_tree import ForwardLimits, TokenTree, grouped, padded
-from llamagym_tui.settings import Credit
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +50,8 @@ class PackedTree:
     """For each row: the columns of its ids, then of each admissible reply of its choices."""
 
 
-class Units(NamedTuple):
-    """U turns or decisions: sampled tokens, or choices among replies."""
+class PackedTurns(NamedTuple):
+    """U turns that are trained."""
 
     indices: Tensor
     """(U,) index of each in the batch."""
@@ -76,8 +75,9 @@ class PackedRows:
     """(N,) place that predicts each token that is scored: the column before its own."""
     token_ids: Tensor
     """(N,)."""
-    turns: Units
-    decisions: Units
+    turns: PackedTurns
+    decision_indices: Tensor
+    """(D,) index of each decision in the batch."""
     decision_turns: Tensor
     """(D,) index in the batch of the turn of each decision."""
     old_logprobs: Tensor
@@ -87,21 +87,13 @@ class PackedRows:
     branch_children: Tensor
     """(M, A) admissible ids, -1 where there are fewer."""
     choices: Choices | None
-    """How tokens make up choices; None: each token is a decision of its own."""
+    """The choices that tokens make up. None: each token is a decision of its own."""
 
     def encode(self, backbone: Backbone) -> Encoded:
         """A forward of the tree."""
         (tree,) = self.trees
         read = torch.cat([self.place_columns, self.turns.columns])
         return backbone.encode_tree(tree, read.tolist())
-
-    def credited(self, credit: Credit) -> Units:
-        """What values and advantages belong to: turns or decisions."""
-        return self.turns if credit == "turn" else self.decisions
-
-    def credited_to(self, credit: Credit) -> Tensor:
-        """(D,) index in the batch of the turn whose advantage each decision has, or the decision's own."""
-        return self.decision_turns if credit == "turn" else self.decisions.indices
 
     def score(self, encoded: Encoded, temperature: float) -> Decisions:
         """Log-probability and entropy of each decision under the model that encoded the rows."""
@@ -228,20 +220,12 @@ def collate(packed: Sequence[PackedTree], device: torch.device, *, is_chosen: bo
     turn_columns: list[int] = []
     decision_indices: list[int] = []
     decision_turns: list[int] = []
-    decision_trees: list[int] = []
-    decision_columns: list[int] = []
     old_logprobs: list[float] = []
 
     def score_token(tree: int, column: int, token: int) -> None:
         """Have a token scored by the logits of the column before its own; rows that share the column share these."""
         token_places.append(places.setdefault((tree, column), len(places)))
         token_ids.append(token)
-
-    def add_decision(index: int, turn: int, tree: int, column: int) -> None:
-        decision_indices.append(index)
-        decision_turns.append(turn)
-        decision_trees.append(tree)
-        decision_columns.append(column)
 
     for tree, packed_tree in enumerate(packed):
         for row, paths in zip(packed_tree.rows, packed_tree.paths, strict=True):
@@ -260,15 +244,15 @@ def collate(packed: Sequence[PackedTree], device: torch.device, *, is_chosen: bo
                 turn_trees.append(tree)
                 turn_columns.append(before_reply)
                 old_logprobs += turn.decision_logprobs
+                decision_indices += range(first_decision, next_decision)
+                decision_turns += [batch_turn] * (next_decision - first_decision)
                 if turn.choice is None:
                     # Each sampled token is a decision.
                     for branch in turn.branches:
                         branch_tokens.append(len(token_ids) + branch.at)
                         branch_children.append(branch.children)
-                    for decision, at in enumerate(range(turn.start, turn.end), first_decision):
-                        column = path[at - 1]
-                        score_token(tree, column, ids[at])
-                        add_decision(decision, batch_turn, tree, column)
+                    for at in range(turn.start, turn.end):
+                        score_token(tree, path[at - 1], ids[at])
                 else:
                     # The turn is one decision, for which the tokens of every admissible reply are scored.
                     for candidate, reply in enumerate(turn.choice.replies):
@@ -276,7 +260,6 @@ def collate(packed: Sequence[PackedTree], device: torch.device, *, is_chosen: bo
                         for at, token in enumerate(reply, start=turn.start):
                             score_token(tree, reply_path[at - 1], token)
                             token_replies.append((len(choices), candidate))
-                    add_decision(first_decision, batch_turn, tree, before_reply)
                     choices.append(turn.choice)
 
     most_children = max((len(children) for children in branch_children), default=1)
@@ -291,10 +274,8 @@ def collate(packed: Sequence[PackedTree], device: torch.device, *, is_chosen: bo
         place_columns=integers([column for _, column in places]),
         token_places=integers(token_places),
         token_ids=integers(token_ids),
-        turns=Units(integers(turn_indices), integers(turn_trees), integers(turn_columns)),
-        decisions=Units(
-            integers(decision_indices), integers(decision_trees), integers(decision_columns)
-        ),
+        turns=PackedTurns(integers(turn_indices), integers(turn_trees), integers(turn_columns)),
+        decision_indices=integers(decision_indices),
         decision_turns=integers(decision_turns),
         old_logprobs=torch.tensor(old_logprobs, dtype=torch.float32, device=device),
         branch_tokens=integers(branch_tokens),

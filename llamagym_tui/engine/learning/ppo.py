@@ -1,8 +1,8 @@
 """PPO: one update, from trajectories to changed weights.
 
 The advantages are those of the learner that the settings name: a critic's, or others without a critic (`estimators`).
-It differs from the textbook in three ways. An advantage belongs to a turn and is shared by the tokens of its reply,
-unless `credit` is "token". Token terms are summed within a turn and averaged over turns, so that boilerplate tokens
+It differs from the textbook in three ways. An advantage belongs to a turn and is shared by the tokens of its reply.
+Token terms are summed within a turn and averaged over turns, so that boilerplate tokens
 neither earn nor dilute. The entropy bonus is on the action distribution, where admissible replies part, not on the
 vocabulary.
 
@@ -13,7 +13,7 @@ inside the model by minibatches, `HeadSteps` an adapter on the LM head alone.
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,10 +26,9 @@ from llamagym_tui.engine.learning.figures import UsedBatch, update_stats
 from llamagym_tui.engine.learning.head_steps import HeadState, HeadSteps
 from llamagym_tui.engine.learning.losses import Objective
 from llamagym_tui.engine.learning.model_steps import ModelSteps
-from llamagym_tui.engine.learning.packing import PackedRows, Row, batch_rows
+from llamagym_tui.engine.learning.packing import batch_rows
 from llamagym_tui.engine.learning.rewards import Novelty, ReturnMoments, discounted_returns
 from llamagym_tui.engine.learning.targets import Targets, batch_targets
-from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.earlier import EarlierSelf
 from llamagym_tui.engine.policy.policy import Policy
@@ -45,18 +44,18 @@ RandomState = tuple[int, tuple[int, ...], float | None]
 
 
 class LearnerState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a learner has become, apart from weights and the optimizer's tensors; no settings."""
+    """The state of a learner, apart from its tensors and settings."""
 
     updates: int
     random: RandomState
     """From which minibatches are drawn."""
     return_moments: ReturnMoments
     counts: dict[int, int] = msgspec.field(default_factory=dict)
-    """How often a reply was given to a prompt, where there is a novelty bonus."""
+    """The number of times that a reply was given to a prompt, where there is a novelty bonus."""
     pace: float
     """Factor on the learning rate, which follows the KL of the steps."""
     head: HeadState | None = None
-    """What an adapter on the head alone has learnt under each prompt. None: other weights are trained."""
+    """The prompts of an adapter on the head alone. None: other weights are trained."""
 
     def __post_init__(self) -> None:
         """Raises ValueError: `random` is no state of a `random.Random`."""
@@ -135,7 +134,7 @@ class PPO:
         """Moments of the discounted returns in all episodes that the policy played alone."""
         self.novelty = Novelty()
         self.used: deque[UsedBatch] = deque(maxlen=KEPT_BATCHES)
-        """What the last updates trained on, the newest last, for the inspector."""
+        """The batches of the last updates, the newest last, for the inspector."""
 
     @property
     def config(self) -> PPOConfig:
@@ -215,7 +214,7 @@ class PPO:
         return stats
 
     def targets(self, trajectories: Sequence[Trajectory]) -> Targets:
-        """What the update aims at: advantages, and returns for the critic."""
+        """Advantages, and returns for the critic."""
         config = self.config
         self.steps.take(batch_rows(trajectories))
         returns = [
@@ -229,13 +228,7 @@ class PPO:
         reference_logprobs = None
         if self.reference:
             with self.reference.in_place():
-                reference_logprobs = self._of_decisions(turns, self._logprobs)
-        decision_values = None
-        if config.credit == "token":
-            stored = torch.tensor([turn.value for turn in turns for _ in turn.decision_logprobs])
-            is_trained = [turn.is_trained for turn in turns for _ in turn.decision_logprobs]
-            values = self._of_decisions(turns, self._values).cpu()
-            decision_values = torch.where(torch.tensor(is_trained), values, stored)
+                reference_logprobs = self._logprobs(turns)
         bootstraps = [0.0] * len(trajectories)
         if config.has_critic:
             bootstraps = self.policy.bootstrap_values(trajectories)
@@ -247,7 +240,6 @@ class PPO:
             trajectories,
             config,
             reference_logprobs=reference_logprobs,
-            decision_values=decision_values,
             bootstraps=bootstraps,
             bonuses=self.novelty.bonuses(trajectories) if config.novelty_coef else None,
             observations=observations,
@@ -257,29 +249,15 @@ class PPO:
         )
 
     @torch.no_grad()
-    def _of_decisions(
-        self, turns: Sequence[Turn], read: Callable[[PackedRows, Encoded], Tensor]
-    ) -> Tensor:
-        """(D,) what is read of each decision of the batch; 0 of those that someone else made."""
+    def _logprobs(self, turns: Sequence[Turn]) -> Tensor:
+        """(D,) log-probability of each decision of the batch; 0 of those that someone else made."""
         count = sum(len(turn.decision_logprobs) for turn in turns)
         found = torch.zeros(count, device=self.policy.model.backbone.device)
         for part, encoded in self.steps.parts():
-            found[part.decisions.indices] = read(part, encoded)
+            scored = part.score(encoded, self.policy.generation.temperature)
+            found[part.decision_indices] = scored.logprobs
         # Each rank has computed its part, and left those of others 0.
         return torch.stack(self.ranks.gather(found)).sum(0)
-
-    def _logprobs(self, part: PackedRows, encoded: Encoded) -> Tensor:
-        return part.score(encoded, self.policy.generation.temperature).logprobs
-
-    def _values(self, part: PackedRows, encoded: Encoded) -> Tensor:
-        values: Tensor = self.policy.model.v_head(
-            encoded.hidden[part.decisions.rows, part.decisions.columns]
-        )
-        return values
-
-    def encoded(self, rows: Iterable[Row]) -> Iterator[tuple[PackedRows, Encoded]]:
-        """Rows in the parts that are computed at once, with what the model says of each."""
-        return self.steps.encoded(rows)
 
     @property
     def lr(self) -> float:
@@ -397,7 +375,7 @@ def along_line(start: float, final: float, done: float) -> float:
 
 
 def learning_rate(config: PPOConfig, updates: int) -> float:
-    """The policy's learning rate after so many updates; 0 while the critic alone is trained."""
+    """The policy's learning rate after this many updates; 0 while the critic alone is trained."""
     if config.trains_critic_alone(updates):
         return 0.0
     return along_line(config.lr, config.lr_final, updates / config.decay_updates)

@@ -56,7 +56,7 @@ class ReturnMoments(NamedTuple):
 
 
 def discounted_returns(trajectory: Trajectory, gamma: float) -> list[float]:
-    """What follows from each turn of an episode on, the last one's first; those in earlier batches too."""
+    """The return from each turn of an episode on, the last one's first; those in earlier batches too."""
     found: list[float] = []
     total = 0.0
     for turn in (*reversed(trajectory.turns), *reversed(trajectory.earlier)):

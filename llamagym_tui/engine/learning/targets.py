@@ -1,10 +1,9 @@
-"""What an update aims at: from the rewards of a batch to advantages, returns and the KL to the reference.
+"""The targets of an update: from the rewards of a batch to advantages, returns and the KL to the reference.
 
-Pure arithmetic over what was sampled and what the models computed of it; the learner runs the models. It goes in two
-steps. Rewards and penalties become steps, each with a value of its own: a turn, or each token of its reply (`credit`).
-And an estimator finds the advantages of the steps (`estimators`).
+Pure arithmetic over what was sampled and what the models computed of it; the learner runs the models. Rewards and
+penalties become steps, and an estimator finds their advantages (`estimators`).
 
-Notation: K turns and D decisions of a batch; T its steps, which are turns or decisions, episode after episode.
+Notation: T turns of a batch, episode after episode; D decisions, which are sampled tokens or chosen replies.
 """
 
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.learning.batch import Batch, Comparison, credited_steps
+from llamagym_tui.engine.learning.batch import Batch, Comparison, steps_of
 from llamagym_tui.engine.learning.estimators import ESTIMATORS
 from llamagym_tui.engine.learning.rewards import turn_rewards
 from llamagym_tui.engine.policy.trajectory import Trajectory, Turn
@@ -30,12 +29,10 @@ class Targets:
     """(T,) what values should have been; without a critic, what the advantages come from."""
     values: Tensor
     """(T,) as estimated by the weights that sampled."""
-    value_weights: Tensor
-    """(T,) in the value loss; those of a turn sum to 1."""
     trained: Tensor
     """(T,) bool."""
     kl_ref: Tensor
-    """(K,) nats that each turn is away from the reference (k1)."""
+    """(T,) nats that each turn is away from the reference (k1)."""
     reference_logprobs: Tensor | None
     """(D,) of decisions under the reference; None: there is none."""
     comparisons: tuple[Comparison, ...] = ()
@@ -47,7 +44,6 @@ def batch_targets(
     config: PPOConfig,
     *,
     reference_logprobs: Tensor | None,
-    decision_values: Tensor | None,
     bootstraps: Sequence[float],
     bonuses: Tensor | None,
     observations: Sequence[int] = (),
@@ -59,10 +55,9 @@ def batch_targets(
 
     Args:
         reference_logprobs: (D,) of decisions under the reference. None: there is none.
-        decision_values: (D,) V before each decision. None: turns alone have values.
-        bonuses: (K,) of each turn for what is seldom tried. None: there are none.
+        bonuses: (T,) of each turn for what is seldom tried. None: there are none.
         bootstraps: value after each episode: V(final observation) if it was truncated, else 0.
-        observations: (K,) the same number where turns have the same observation. Empty: none is compared by it.
+        observations: (T,) the same number where turns have the same observation. Empty: none is compared by it.
     Raises:
         ValueError: without a critic, an episode was cut off before its end.
     """
@@ -76,32 +71,18 @@ def batch_targets(
     old = torch.tensor([logprob for turn in turns for logprob in turn.decision_logprobs])  # (D,)
     kl = torch.zeros_like(old) if reference_logprobs is None else old - reference_logprobs.cpu()
     kl_ref = turn_sums(turns, kl)
-    # 2. What each turn has earned, and the steps that have a value of their own: turns, or their decisions.
-    if decision_values is None:
-        lengths = [1] * len(turns)
-        penalties = kl_ref
-        values = torch.tensor([turn.value for turn in turns])
-    else:
-        lengths = [len(turn.decision_logprobs) for turn in turns]
-        penalties = kl
-        values = decision_values
+    # 2. The reward of each turn.
     rewards = turn_rewards(turns, scale=reward_scale, parse_penalty=config.parse_penalty)
     if bonuses is not None:
         rewards = rewards + config.novelty_coef * bonuses
     charged = kl_coef if config.kl_form == "reward" else 0.0
-    steps = credited_steps(turns, lengths, rewards, charged * penalties, values)
+    steps = steps_of(turns, rewards, charged * kl_ref)
     if bonuses is not None and not config.has_critic:
         steps = steps._replace(charges=steps.charges - config.novelty_coef * bonuses)
-    episode_lengths = []
-    first = 0
-    for trajectory in trajectories:
-        after_last = first + len(trajectory.turns)
-        episode_lengths.append(sum(lengths[first:after_last]))
-        first = after_last
     # 3. Advantages.
     batch = Batch(
         steps,
-        episode_lengths,
+        [len(trajectory.turns) for trajectory in trajectories],
         bootstraps,
         seeds=[trajectory.group for trajectory in trajectories],
         observations=observations,
@@ -111,7 +92,6 @@ def batch_targets(
         advantages=found.advantages.to(device),
         returns=found.returns.to(device),
         values=steps.values.to(device),
-        value_weights=steps.weights.to(device),
         trained=steps.trained.to(device),
         kl_ref=kl_ref,
         reference_logprobs=reference_logprobs,
@@ -120,7 +100,7 @@ def batch_targets(
 
 
 def turn_sums(turns: Sequence[Turn], values: Tensor) -> Tensor:
-    """(K,) sums of (D,) values over the decisions of each turn."""
+    """(T,) sums of (D,) values over the decisions of each turn."""
     lengths = torch.tensor([len(turn.decision_logprobs) for turn in turns])
     owners = torch.arange(len(turns)).repeat_interleave(lengths)  # (D,) the turn of each decision
     sums = torch.zeros(len(turns), device=values.device)

@@ -200,22 +200,17 @@ def _arguments(
     **more: Any,
 ) -> Any:
     """Settings by the names of TRL's configuration `kind`; it cuts off, writes, reports and prints nothing."""
-    steps_an_epoch = math.ceil(rows / settings.batch_size)
     vocabulary = policy.model.causal_lm.config.get_text_config().vocab_size
-    fitting = LOGITS_AT_ONCE // (longest * vocabulary)
-    at_once = max(
-        n
-        for n in range(1, settings.batch_size + 1)
-        if n <= max(1, fitting) and settings.batch_size % n == 0
-    )
+    at_once = settings.batch_size
+    if at_once * longest * vocabulary > LOGITS_AT_ONCE:
+        at_once = 1
+    steps_an_epoch = max(1, math.ceil(rows / settings.batch_size))
     with warnings.catch_warnings():
         # `gradient_checkpointing` has a new name that TRL lacks.
         warnings.simplefilter("ignore", FutureWarning)
         return kind(
             output_dir=folder,
-            num_train_epochs=max(
-                settings.epochs, math.ceil(settings.min_steps / max(steps_an_epoch, 1))
-            ),
+            num_train_epochs=max(settings.epochs, math.ceil(settings.min_steps / steps_an_epoch)),
             per_device_train_batch_size=at_once,
             gradient_accumulation_steps=settings.batch_size // at_once,
             learning_rate=settings.lr,

@@ -41,13 +41,12 @@ class RidgeCritic(nn.Module):
         return ((hidden.float() - self.mean) / self.scale) @ self.weight + self.bias
 
     @torch.no_grad()
-    def fit(self, hidden: Tensor, returns: Tensor, weights: Tensor) -> None:
+    def fit(self, hidden: Tensor, returns: Tensor) -> None:
         """Take in a batch.
 
         Args:
             hidden: (N, D) states; those of the first batch set the standard.
             returns: (N,) of each.
-            weights: (N,) of each.
         """
         hidden = hidden.float()
         if not self.products.any():
@@ -55,8 +54,8 @@ class RidgeCritic(nn.Module):
             self.scale.copy_(hidden.std(0, unbiased=False).clamp(min=1e-6))
         standard = (hidden - self.mean) / self.scale
         seen = torch.cat([torch.ones(len(standard), 1, device=standard.device), standard], dim=1)
-        self.products.mul_(MEMORY).add_((seen * weights[:, None]).T @ seen)
-        self.moments.mul_(MEMORY).add_(seen.T @ (weights * returns))
+        self.products.mul_(MEMORY).add_(seen.T @ seen)
+        self.moments.mul_(MEMORY).add_(seen.T @ returns)
         penalty = torch.full_like(self.moments, PENALTY)
         penalty[0] = 1e-3  # the mean return is no weight that should be small
         # (X'X + penalty) w = X'y, in fp64: the states of a model are nearly dependent.

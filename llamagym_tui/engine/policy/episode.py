@@ -21,13 +21,6 @@ Actions = tuple[str, ...] | None
 """Names of the actions that are admissible on an observation. None: those of every turn."""
 
 
-class _Exchange(NamedTuple):
-    observation: str
-    reply: tuple[int, ...]
-    ended: bool
-    """True if the reply ends with the template's own end. Otherwise the next prompt begins with it."""
-
-
 class _Next(NamedTuple):
     """The prompt after an observation."""
 
@@ -44,7 +37,7 @@ class _Next(NamedTuple):
 class Episode:
     """One episode under one system prompt and one policy version."""
 
-    def __init__(self, policy: Policy, system_prompt: str, *, prompt_version: int = 0) -> None:
+    def __init__(self, policy: Policy, system_prompt: str) -> None:
         self.policy = policy
         self.conversation: Conversation = opening(system_prompt)
         self.system_prompt = system_prompt
@@ -53,14 +46,12 @@ class Episode:
         self.segments: list[Segment] = []
         self.cut_at = 0
         """Segments at first that are in earlier batches."""
-        self._prompt_version = prompt_version
         self._policy_version = policy.version
         """The version of the policy that sampled what is in no batch yet, at its beginning."""
-        self._exchanges: list[_Exchange] = []
+        self._said: list[tuple[str, tuple[int, ...]]] = []
+        """The observation and the ids of the reply of each turn."""
         self._first = 0
         """Turn that the current segment begins with."""
-        self._shortened = 0
-        """Turns whose prompt left out older ones, as the model reads no more."""
         self._actions: Actions = None
         """Names of the actions that are admissible on the last observation."""
         self._prepared: tuple[str, Actions, int, _Next] | None = None
@@ -68,7 +59,7 @@ class Episode:
 
     @property
     def turns(self) -> int:
-        return len(self._exchanges)
+        return len(self._said)
 
     @property
     def trie(self) -> ActionTrie:
@@ -80,8 +71,6 @@ class Episode:
         segment, new, first, _ = self._next(observation, actions)
         self._first = first
         self._actions = actions
-        if first > self._earliest:
-            self._shortened += 1
         self._prepared = None
         self.conversation.append(user(observation))
         if segment is not self._current:
@@ -139,9 +128,7 @@ class Episode:
             )
         )
         text = self.policy.chat.reply(reply.ids)
-        # A reply may end with another token than the template's own end, which the next prompt then begins with.
-        ended = reply.ended and reply.ids[-1] == self.policy.chat.end_ids[0]
-        self._exchanges.append(_Exchange(self.conversation[-1]["content"], tuple(reply.ids), ended))
+        self._said.append((self.conversation[-1]["content"], tuple(reply.ids)))
         self.conversation.append(assistant(text))
         return text
 
@@ -151,8 +138,8 @@ class Episode:
         """Credit a reward to the last turn; more than one add up.
 
         Args:
-            parse_failed: whether its reply named no action.
-            refused: whether the environment refused the action.
+            parse_failed: True if its reply named no action.
+            refused: True if the environment refused the action.
             steps: of the environment, for the action.
         """
         turns = self.segments[-1].turns
@@ -186,9 +173,7 @@ class Episode:
             segments=new,
             end=end,
             final_prompt=final,
-            prompt_version=self._prompt_version,
             policy_version=self._policy_version,
-            shortened=self._shortened,
             earlier=earlier,
         )
 
@@ -223,7 +208,7 @@ class Episode:
         return 0 if self.history is None else max(0, self.turns - self.history)
 
     def _next(self, observation: str, actions: Actions) -> _Next:
-        """The prompt with as many of the last turns as it may have and the model can read."""
+        """The prompt with the last turns that it may have and the model can read."""
         key = (observation, actions, self.turns)
         if self._prepared is None or self._prepared[:3] != key:
             # A prompt only grows, so what did not fit before does not fit now.
@@ -238,21 +223,22 @@ class Episode:
         return self._prepared[3]
 
     def _beginning_with(self, first: int, observation: str) -> _Next:
-        """The prompt that begins with a certain turn, whether or not the model can read it."""
+        """The prompt that begins with a certain turn, even if the model cannot read it."""
         chat = self.policy.chat
         if self._current is not None and first == self._first and chat.keeps_history:
             # The usual case: the conversation goes on, and only what is new is fed.
-            new = chat.continuation(observation, ended=self._exchanges[-1].ended)
+            _, reply = self._said[-1]
+            new = self._continuation(reply, observation)
             begun = len(self._current.prefix) + len(self._current.ids)
             return _Next(self._current, new, first, begun + len(new))
-        shown = self._exchanges[first:]
+        shown = self._said[first:]
         if chat.keeps_history or not shown:
-            # A segment of its own, of the exchanges that are shown, with the ids that were sampled.
-            texts = [*(each.observation for each in shown), observation]
+            # A segment of its own, of the turns that are shown, with the ids that were sampled.
+            texts = [*(text for text, _ in shown), observation]
             prefix, rest = chat.opening(self.system_prompt, texts[0])
             ids = list(rest)
-            for exchange, text in zip(shown, texts[1:], strict=True):
-                ids += [*exchange.reply, *chat.continuation(text, ended=exchange.ended)]
+            for (_, reply), text in zip(shown, texts[1:], strict=True):
+                ids += [*reply, *self._continuation(reply, text)]
         else:
             # The template rewrites history, so the whole conversation is rendered anew.
             before = opening(self.system_prompt)
@@ -263,6 +249,11 @@ class Episode:
                 prefix = ()
             ids = whole[len(prefix) :]
         return _Next(Segment(prefix), ids, first, len(prefix) + len(ids))
+
+    def _continuation(self, reply: Sequence[int], observation: str) -> Sequence[int]:
+        """Ids between a reply and the next one; they begin with the template's own end where the reply has another."""
+        chat = self.policy.chat
+        return chat.continuation(observation, ended=reply[-1] == chat.end_ids[0])
 
 
 def replayed(policy: Policy, conversation: Sequence[ChatMessage]) -> Episode:

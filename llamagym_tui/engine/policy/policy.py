@@ -99,7 +99,7 @@ class Policy:
         Args:
             admissible_replies: the canonical replies of each discrete action.
             replies_of: those that name an action, where a turn has actions of its own.
-            names_by_turn: whether turns have actions of their own although there may be none for all turns.
+            names_by_turn: True if turns have actions of their own, even where there are none for all turns.
         Raises:
             ModelLoadError: the tokenizer's template cannot be used, or nothing ends a reply.
         """
@@ -257,7 +257,7 @@ def states_of(
     """B rows of 1 + M columns: a prompt's last token, then the nodes of the tree of admissible replies.
 
     Args:
-        policy: its `on_reading` is told how many prompts of a forward have been read.
+        policy: its `on_reading` is told the number of prompts that have been read.
         prompts: all ids before a reply.
         trie: the admissible replies.
         memory: of the weights as they are. None: the policy's own where only an adapter on the head is trained, else

@@ -79,7 +79,7 @@ class Segment:
 
     @property
     def mask(self) -> list[bool]:
-        """For each of `ids`: whether the policy sampled it and is trained on it."""
+        """For each of `ids`, True if the policy sampled it and is trained on it."""
         mask = [False] * len(self.ids)
         for turn in self.turns:
             mask[turn.start : turn.end] = [turn.is_trained] * (turn.end - turn.start)
@@ -95,16 +95,12 @@ class Trajectory:
     """A truncated episode is bootstrapped."""
     final_prompt: Segment | None = None
     """The true final observation as a prompt without reply; needed when truncated."""
-    prompt_version: int = 0
-    """The version of the system prompt that it was played under."""
     policy_version: int = 0
     """The version of the policy when it began."""
     episode: int | None = None
     """Index from 0 since the run began; None: it is of no run."""
     group: int | None = None
     """The same number where environments were reset to the same seed. None: nothing is known of it."""
-    shortened: int = 0
-    """Turns whose prompt left out older ones, as the model reads no more."""
     earlier: list[Turn] = field(default_factory=list)
     """Turns of the same episode that were in earlier batches."""
     goes_on: bool = False

@@ -5,7 +5,6 @@ It scores a reply under the policy as it is now and adds what was kept; it chang
 
 import logging
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -102,7 +101,7 @@ class ReplyInspector:
         config = used.config if used else self._learner.config
         temperature = used.temperature if used else self._policy.generation.temperature
         clip_range = config.clip_range
-        earned: list[Earned] = []
+        earned: Earned | None = None
         groups: list[PeerGroup] = []
         if used and turn.is_trained:
             earned = used.earned(trajectory, number - len(trajectory.earlier))
@@ -112,19 +111,16 @@ class ReplyInspector:
         row = [*segment.prefix, *segment.ids[: turn.end - 1]]
         behind_prefix = slice(len(segment.prefix), None)
         encoded = model.backbone.encode_rows([row]).picked(slice(None), behind_prefix)
-        values: list[float | None] = [None] * (turn.end - turn.start)
+        value: float | None = None
         if self._policy.has_critic:
-            values = model.v_head(encoded.hidden[0, turn.start - 1 :]).tolist()
-        if config.credit == "turn":
-            values = values[:1] * len(values)  # the value before the first token is that of all
+            value = float(model.v_head(encoded.hidden[0, turn.start - 1]))
         if turn.choice is None:
             chosen = None
-            tokens = self._tokens(place, encoded, temperature, values, earned, clip_range)
+            tokens = self._tokens(place, encoded, temperature, value, earned, clip_range)
         else:
-            used_for = earned[0] if earned else None
-            chosen = self._chosen(place, turn.choice, temperature, values[0], used_for, clip_range)
+            chosen = self._chosen(place, turn.choice, temperature, value, earned, clip_range)
             # The reply was chosen whole: its tokens are no decisions.
-            tokens = self._tokens(place, encoded, 1.0, [], [], clip_range)
+            tokens = self._tokens(place, encoded, 1.0, None, None, clip_range)
         with_loss = 0
         sampled = 0
         if stage != "inference":
@@ -139,7 +135,6 @@ class ReplyInspector:
             sampled_by=trajectory.policy_version,
             policy=self._policy.version,
             clip_range=clip_range,
-            credit=config.credit,
             learner=config.learner,
             groups=groups,
             temperature=temperature,
@@ -179,11 +174,11 @@ class ReplyInspector:
         place: _Place,
         encoded: Encoded,
         temperature: float,
-        values: Sequence[float | None],
-        earned: list[Earned],
+        value: float | None,
+        earned: Earned | None,
         clip_range: float,
     ) -> list[InspectedToken]:
-        """Each token of a reply, of which all that stands before it is encoded; without `values` none is a decision."""
+        """Each token of a reply, of which all that stands before it is encoded."""
         turn = place.turn
         ids = place.segment.ids[turn.start : turn.end]
         continuations = self._policy.trie_of(turn.actions).continuations(ids)
@@ -194,14 +189,13 @@ class ReplyInspector:
             for logprobs in (logits / temperature).log_softmax(-1):
                 at = len(found)
                 token = ids[at]
-                number = at if turn.is_trained else None
                 decision = _decision(
-                    old=None if number is None else turn.logprobs[number],
+                    old=turn.logprobs[at] if turn.is_trained else None,
                     new=float(logprobs[token]),
-                    value_now=values[at] if values else None,
-                    earned=earned[number] if earned and number is not None else None,
+                    value_now=value,
+                    earned=earned,
                     clip_range=clip_range,
-                    decides=bool(values),
+                    decides=turn.choice is None,
                 )
                 # Past the place where a reply leaves the admissible ones nothing continues it.
                 admissible = continuations[at] if at < len(continuations) else ()

@@ -105,7 +105,7 @@ class EnvSlot:
         rollout = self.rollout
         version = self.counts.prompt_version
         self._look()
-        episode = Episode(rollout.policy, rollout.system_prompt, prompt_version=version)
+        episode = Episode(rollout.policy, rollout.system_prompt)
         try:
             episode.require_fit(*self.shown)
         except PromptTooLongError as error:

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from llamagym_tui.engine.learning.estimators import batch_advantages, whiten
-from llamagym_tui.engine.learning.targets import explained_variance
+from llamagym_tui.engine.learning.targets import explained_variance, turn_sums
+from llamagym_tui.engine.policy.trajectory import Turn
 
 REWARDS, VALUES = torch.tensor([0.0, 1.0]), torch.tensor([0.5, 0.25])
 ENDS = torch.tensor([True, True])
@@ -37,6 +38,14 @@ def test_what_follows_an_action_of_several_steps_is_discounted_by_each_of_them()
     assert found.tolist() == [0.03125 - 0.5 + 0.078125, 1.25]
 
 
+def test_no_advantage_leaks_into_the_episode_before():
+    rewards = torch.tensor([0.0, 1.0, 2.0])
+    values = torch.tensor([0.5, 0.25, 1.0])
+    found = batch_advantages(rewards, values, torch.ones(3), [2, 1], [0.0, 0.0], gamma=1.0, lam=1.0)
+    # A_1 = 1 - 0.25; A_0 = 0.25 - 0.5 + A_1; the second episode has 2 - 1.
+    assert found.tolist() == pytest.approx([0.5, 0.75, 1.0])
+
+
 def test_lambda_zero_is_the_one_step_error():
     found = gae(REWARDS, VALUES, 0.0, gamma=1.0, lam=0.0)
     assert found.tolist() == pytest.approx([-0.25, 0.75])
@@ -62,3 +71,8 @@ def test_explained_variance_of_perfect_constant_and_wrong_values():
     assert explained_variance(torch.zeros(2), returns) == pytest.approx(0.0)
     assert explained_variance(-returns, returns) == pytest.approx(-3.0)
     assert explained_variance(torch.zeros(2), torch.ones(2)) == 0.0
+
+
+def test_the_kl_of_a_turn_is_the_sum_over_its_tokens():
+    turns = [Turn(1, 3, (-0.5, -0.5), 0.0, 0.0), Turn(1, 2, (-0.5,), 0.0, 0.0)]
+    assert turn_sums(turns, torch.tensor([0.1, 0.2, 0.3])).tolist() == pytest.approx([0.3, 0.3])

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 import torch
 
-from llamagym_tui.engine.learning.batch import Batch, credited_steps
+from llamagym_tui.engine.learning.batch import Batch, steps_of
 from llamagym_tui.engine.learning.estimators import ESTIMATORS, Estimate
 from llamagym_tui.engine.policy.trajectory import Turn
 from llamagym_tui.settings import LEARNERS, LearnerName, PPOConfig
@@ -32,9 +32,8 @@ def estimated(
         for at, reward in enumerate(rewards)
     ]
     penalties = torch.tensor(charges or [0.0] * len(turns))
-    values = torch.tensor([turn.value for turn in turns])
     lengths = [len(episode) for episode in episodes]
-    steps = credited_steps(turns, [1] * len(turns), torch.tensor(rewards), penalties, values)
+    steps = steps_of(turns, torch.tensor(rewards), penalties)
     batch = Batch(
         steps,
         lengths,

@@ -102,7 +102,7 @@ def test_directions_that_later_batches_show_are_taken_up_and_the_policy_stays(to
     assert first.any(1).tolist() == [True] * 3 + [False] * 5
     before = (narrow.up @ narrow.down).detach()
     rows = batch_rows(play(policy))
-    trees = [(part.trees[0], encoded) for part, encoded in learner.encoded(rows)]
+    trees = [(part.trees[0], encoded) for part, encoded in learner.steps.encoded(rows)]
     measure(narrow.down, trees)
     assert torch.equal(narrow.down[:3], first[:3])
     assert narrow.down.any(1).sum() > 4

@@ -68,5 +68,4 @@ def test_the_kl_to_the_reference_and_its_gradient_at_a_token_twice_as_probable_u
 
 def test_value_loss_is_half_the_squared_error():
     values, returns = torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0])
-    assert value_loss(values, returns, torch.ones(2)).item() == pytest.approx(2.5)
-    assert value_loss(values, returns, torch.tensor([1.0, 0.25])).item() == pytest.approx(1.0)
+    assert value_loss(values, returns).item() == pytest.approx(2.5)

@@ -32,10 +32,7 @@ def collect(
 ) -> list[Trajectory]:
     """Episodes of a bandit: a reply earns 1 if its number of tokens is odd."""
     sampler = Sampler(policy)
-    made = [
-        Episode(policy, prompts[n % len(prompts)], prompt_version=n % len(prompts))
-        for n in range(episodes)
-    ]
+    made = [Episode(policy, prompts[n % len(prompts)]) for n in range(episodes)]
     for turn in range(turns):
         fed = [episode.observe(f"Turn {turn}. Slot {slot}.") for slot, episode in enumerate(made)]
         for episode, reply in zip(made, sampler.reply(fed), strict=True):

@@ -112,12 +112,9 @@ def test_two_ranks_with_half_of_each_batch_learn_what_one_learns_of_all(pair, ma
     require_equal(found, weights_of(alone), stats, alone)
 
 
-@pytest.mark.parametrize(
-    ("credit", "learner"),
-    [pytest.param("turn", "ppo", marks=pytest.mark.slow), ("token", "ppo"), ("turn", "grpo")],
-)
-def test_the_minibatches_are_those_of_one_process(pair, make_policy, credit, learner):
-    config = replace(SETTINGS, lr=5e-4, mini_batch_size=24, credit=credit, learner=learner)
+@pytest.mark.parametrize("learner", [pytest.param("ppo", marks=pytest.mark.slow), "grpo"])
+def test_the_minibatches_are_those_of_one_process(pair, make_policy, learner):
+    config = replace(SETTINGS, lr=5e-4, mini_batch_size=24, learner=learner)
     policy = make_policy()
     batch = collect(policy)
     found = pair.update(policy, config, batch, at=7)

@@ -15,7 +15,7 @@ from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.targets import Targets
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
-from llamagym_tui.engine.policy.trajectory import Choice, Trajectory
+from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.settings import PPOConfig
 from tests.engine.conftest import REPLIES
 
@@ -82,22 +82,6 @@ def written_down(policy, rows: list[Row], targets: Targets) -> tuple[Tensor, Ten
     return tuple(torch.stack(parts).mean() for parts in zip(*losses, strict=True))  # type: ignore[return-value]
 
 
-def kl_in_loss(policy, rows: list[Row], targets: Targets) -> Tensor:
-    """Mean over trained turns of the k3 estimate of the KL to the reference."""
-    kl = []
-    for row in rows:
-        at = row.first_decision
-        for number, turn in enumerate(row.segment.turns):
-            decisions, at = (
-                slice(at, at + len(turn.decision_logprobs)),
-                at + len(turn.decision_logprobs),
-            )
-            if turn.is_trained:
-                away = targets.reference_logprobs[decisions] - logprobs(policy, row, number)
-                kl.append((away.exp() - 1 - away).sum())
-    return torch.stack(kl).mean()
-
-
 def assert_gradient(model: nn.Module, loss: Tensor) -> None:
     """That the gradients which an update left are those of a loss."""
     parameters = [p for p in model.parameters() if p.requires_grad]
@@ -160,75 +144,6 @@ def test_the_gradient_of_an_update_is_that_of_the_loss_written_down_row_by_row(
     policy_loss, value_loss, entropy = written_down(policy, last, targets)
     assert_gradient(policy.model.pretrained_model, policy_loss + 0.3 * value_loss - 0.4 * entropy)
     assert_gradient(policy.model.v_head, value_loss)
-
-
-@pytest.mark.usefixtures("either_path")
-@pytest.mark.parametrize("kl_form", ["reward", "loss"])
-def test_with_token_credit_the_gradient_is_that_of_the_loss_written_down_token_by_token(
-    make_policy, kl_form
-):
-    policy = make_policy(temperature=0.7)
-    batch = mixed_batch(policy)
-    ppo = PPO(
-        policy,
-        replaced(
-            STILL, credit="token", value_coef=0.3, kl_coef=0.5, kl_coef_final=0.5, kl_form=kl_form
-        ),
-    )
-    moved_reference(ppo)
-    targets = ppo.targets(batch)
-    ppo.update(batch)
-    losses = []
-    for row in batch_rows(batch):
-        at, (_, values) = row.first_decision, outputs(policy, row)
-        for number, turn in enumerate(row.segment.turns):
-            decisions, at = (
-                slice(at, at + len(turn.decision_logprobs)),
-                at + len(turn.decision_logprobs),
-            )
-            if not turn.is_trained:
-                continue
-            now = logprobs(policy, row, number)
-            ratio, advantages = (
-                (now - torch.tensor(turn.logprobs)).exp(),
-                targets.advantages[decisions],
-            )
-            gain = torch.minimum(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages).sum()
-            error = (
-                0.5
-                * (values[turn.start - 1 : turn.end - 1] - targets.returns[decisions])
-                .square()
-                .mean()
-            )
-            away = targets.reference_logprobs[decisions] - now
-            losses.append(torch.stack([-gain, error, (away.exp() - 1 - away).sum()]))
-    policy_loss, value_loss, kl = torch.stack(losses).mean(0)
-    in_loss = 0.5 * kl if kl_form == "loss" else 0.0
-    assert_gradient(policy.model.pretrained_model, policy_loss + 0.3 * value_loss + in_loss)
-    assert_gradient(policy.model.v_head, value_loss)
-
-
-def moved_reference(ppo: PPO) -> None:
-    """Make the reference another model than the policy, so that there is a KL."""
-    assert ppo.reference is not None
-    torch.manual_seed(0)
-    for then in ppo.reference.weights.values():
-        then += 0.1 * torch.randn_like(then)
-
-
-def test_a_kl_in_the_loss_is_not_in_the_reward_and_its_gradient_is_the_k3s(make_policy):
-    policy = make_policy()
-    batch = mixed_batch(policy)
-    ppo = PPO(policy, replaced(STILL, kl_form="loss", kl_coef=0.5, kl_coef_final=0.5))
-    moved_reference(ppo)
-    targets = ppo.targets(batch)
-    assert targets.kl_ref.abs().sum() > 1
-    without = PPO(policy, STILL).targets(batch)
-    assert torch.equal(targets.returns, without.returns)
-    ppo.update(batch)
-    policy_loss, value_loss, _ = written_down(policy, batch_rows(batch), targets)
-    loss = policy_loss + 0.5 * value_loss + 0.5 * kl_in_loss(policy, batch_rows(batch), targets)
-    assert_gradient(policy.model.pretrained_model, loss)
 
 
 def test_a_minibatch_in_many_forwards_has_the_gradient_of_one(make_policy):
@@ -316,54 +231,6 @@ def test_policy_and_value_head_are_clipped_each_and_the_figure_is_the_norm_befor
     for part in (policy.model.pretrained_model, policy.model.v_head):
         norms = torch.stack([p.grad.norm() for p in part.parameters() if p.grad is not None])
         assert norms.norm().item() == pytest.approx(1e-3, rel=1e-2)
-
-
-@pytest.mark.usefixtures("either_path")
-@pytest.mark.parametrize("normalization", ["sum", "token", "word"])
-def test_in_score_mode_the_gradient_is_that_of_the_softmax_over_scores_written_down(
-    make_policy, normalization
-):
-    replies = ['{"action": 0}', 'I say: {"action": 1}', "pass"]
-    policy = make_policy(
-        temperature=0.7, policy="score", normalization=normalization, replies=replies
-    )
-    divisors = policy.reply_divisors(policy.trie)
-    batch = []
-    for number, chosen in enumerate([0, 2, 1]):
-        episode = Episode(policy, "Play.")
-        for turn in range(2):
-            episode.observe(f"{number} {turn}")
-            ids = list(policy.trie.replies[chosen])
-            choice = Choice(chosen, -1.0, policy.trie.replies, divisors)
-            episode.reply(Reply(ids, [0.0] * len(ids), value=0.1, ended=True, choice=choice))
-            episode.reward(float(number - turn))
-        batch.append(episode.finish("terminated"))
-    ppo = PPO(policy, replaced(STILL, entropy_coef=0.3, entropy_coef_final=0.3))
-    targets = ppo.targets(batch)
-    stats = ppo.update(batch)
-    losses = []
-    for row in batch_rows(batch):
-        for number, turn in enumerate(row.segment.turns):
-            begun, scores = [*row.segment.prefix, *row.segment.ids[: turn.start]], []
-            for reply, divisor in zip(policy.trie.replies, divisors, strict=True):
-                logits = policy.model(torch.tensor([[*begun, *reply]])).logits[
-                    0, len(begun) - 1 : -1
-                ]
-                found = logits.log_softmax(-1).gather(1, torch.tensor(reply)[:, None])
-                scores.append(found.sum() / divisor)
-            shares = (torch.stack(scores) / 0.7).log_softmax(-1)
-            ratio = (shares[turn.choice.chosen] + 1.0).exp()
-            advantage = targets.advantages[row.first_turn + number]
-            gain = torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage)
-            value = policy.model(torch.tensor([begun])).values[0, -1]
-            error = 0.5 * (value - targets.returns[row.first_turn + number]) ** 2
-            losses.append((-gain, error, -(shares.exp() * shares).sum()))
-    policy_loss, critic, entropy = (
-        torch.stack(parts).mean() for parts in zip(*losses, strict=True)
-    )
-    assert_gradient(policy.model.pretrained_model, policy_loss + 0.5 * critic - 0.3 * entropy)
-    assert stats.action_entropy == pytest.approx(entropy.item(), abs=1e-5)
-    assert stats.entropy == pytest.approx(entropy.item(), abs=1e-5)
 
 
 def test_scored_play_has_a_first_ratio_of_one_and_a_kl_to_the_reference_of_zero_at_first(

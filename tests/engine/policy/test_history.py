@@ -75,7 +75,6 @@ def test_a_prompt_that_would_not_fit_leaves_out_as_few_of_the_oldest_turns_as_it
     policy.history = 3
     prompts, trajectory = played(policy)
     assert prompts[3] == worded(*map(turn, range(3)), "<|user|>d<|end|>")
-    assert trajectory.shortened == 0
     tokens = [
         len(policy.chat.tokenizer(text, add_special_tokens=False)["input_ids"]) for text in prompts
     ]
@@ -87,7 +86,6 @@ def test_a_prompt_that_would_not_fit_leaves_out_as_few_of_the_oldest_turns_as_it
         worded(turn(0), turn(1), "<|user|>c<|end|>"),
         worded(turn(1), turn(2), "<|user|>d<|end|>"),
     ]
-    assert trajectory.shortened == 1
     assert [len(segment.turns) for segment in trajectory.segments] == [3, 1]
 
 
@@ -95,9 +93,8 @@ def test_only_an_observation_that_does_not_fit_by_itself_is_too_long(make_policy
     policy = make_policy()
     opening = policy.chat.opening("Play.", "a")
     policy.context = len(opening.prefix) + len(opening.rest) + policy.generation.max_new_tokens
-    prompts, trajectory = played(policy)
+    prompts, _ = played(policy)
     assert prompts == [worded(f"<|user|>{text}<|end|>") for text in OBSERVATIONS]
-    assert trajectory.shortened == 3
     with pytest.raises(PromptTooLongError):
         Episode(policy, "Play.").require_fit("a longer one")
 
