@@ -5,14 +5,12 @@ from zlib import crc32
 
 import gymnasium
 from gymnasium import spaces
-from gymnasium.envs.toy_text.frozen_lake import is_valid
+from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv, is_valid
 
 SIZE = 4
 """Rows and columns of a map."""
 HOLES = 0.2
-"""Probability that a field is a hole; as of Gymnasium's random maps."""
-MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))
-"""Change of row and column by action: left, down, right, up."""
+"""Probability that a field is a hole, as in Gymnasium's random maps."""
 MOST_TURNS = 100
 
 
@@ -25,11 +23,10 @@ class LakeMaps(gymnasium.Env[Any, Any]):
     def __init__(self, maps: Literal["training", "held out"] = "training") -> None:
         self._wants_held_out = maps == "held out"
         self._letters = ""
-        self._field = 0
         fields = SIZE * SIZE
         letters = spaces.Text(min_length=fields, max_length=fields, charset="SFHG")
         self.observation_space = spaces.Tuple((letters, spaces.Discrete(fields)))
-        self.action_space = spaces.Discrete(len(MOVES))
+        self.action_space = spaces.Discrete(4)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -38,18 +35,13 @@ class LakeMaps(gymnasium.Env[Any, Any]):
         self._letters = self._drawn()
         while is_held_out(self._letters) != self._wants_held_out:
             self._letters = self._drawn()
-        self._field = 0
-        return (self._letters, self._field), {}
+        self._lake = FrozenLakeEnv(desc=_rows(self._letters), is_slippery=False)
+        field, _ = self._lake.reset()
+        return (self._letters, int(field)), {}
 
     def step(self, action: int) -> tuple[tuple[str, int], float, bool, bool, dict[str, Any]]:
-        down, right = MOVES[action]
-        row, column = divmod(self._field, SIZE)
-        # A step over the edge stays where it is.
-        row = min(max(row + down, 0), SIZE - 1)
-        column = min(max(column + right, 0), SIZE - 1)
-        self._field = row * SIZE + column
-        kind = self._letters[self._field]
-        return (self._letters, self._field), float(kind == "G"), kind in "GH", False, {}
+        field, reward, terminated, _, _ = self._lake.step(action)
+        return (self._letters, int(field)), float(reward), terminated, False, {}
 
     def _drawn(self) -> str:
         """A map on which the goal can be reached."""
@@ -57,9 +49,12 @@ class LakeMaps(gymnasium.Env[Any, Any]):
             is_hole = self.np_random.random(SIZE * SIZE) < HOLES
             inside = "".join("H" if hole else "F" for hole in is_hole[1:-1])
             letters = f"S{inside}G"
-            rows = [list(letters[start : start + SIZE]) for start in range(0, SIZE * SIZE, SIZE)]
-            if is_valid(rows, SIZE):
+            if is_valid([list(row) for row in _rows(letters)], SIZE):
                 return letters
+
+
+def _rows(letters: str) -> list[str]:
+    return [letters[start : start + SIZE] for start in range(0, SIZE * SIZE, SIZE)]
 
 
 def is_held_out(letters: str) -> bool:

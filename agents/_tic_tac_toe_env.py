@@ -41,19 +41,18 @@ class TicTacToe(gymnasium.Env[str, Any]):
             begins: the player that is trained, the opponent, or either of them, by chance.
         """
         self._opponents = opponent.split("+")
-        for name in self._opponents:
-            if name not in OPPONENTS and name != POLICY:
-                raise ValueError(f"opponent is one of {', '.join(OPPONENTS)}, not {name!r}")
+        if unknown := set(self._opponents) - {*OPPONENTS, POLICY}:
+            raise ValueError(f"opponent is one of {', '.join(OPPONENTS)}, not {unknown.pop()!r}")
         self._opponent_begins = {"either": 0.5, "player": 0.0, "opponent": 1.0}[begins]
         """Its probability."""
         self._opponent = self._opponents[0]
         """Of the present game."""
         self._to_move = MINE
         self.board = START
-        self.observation_space = spaces.Text(
-            min_length=len(START), max_length=len(START), charset=f"{EMPTY}{MINE}{THEIRS}"
-        )
-        self.action_space = spaces.Discrete(len(START))
+        size = len(START)
+        letters = f"{EMPTY}{MINE}{THEIRS}"
+        self.observation_space = spaces.Text(min_length=size, max_length=size, charset=letters)
+        self.action_space = spaces.Discrete(size)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -68,14 +67,12 @@ class TicTacToe(gymnasium.Env[str, Any]):
         return self._seen(), self._info()
 
     def step(self, action: int) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        mover = self._to_move
         if self.board[action] != EMPTY:
-            lost = -1.0 if mover == MINE else 1.0
+            lost = -1.0 if self._to_move == MINE else 1.0
             return self._seen(), lost, True, False, self._info() | {"invalid_action": True}
         self._move(int(action))
         self._let_opponent_move()
-        has_line = winner(self.board)
-        reward = {MINE: 1.0, THEIRS: -1.0}.get(has_line, 0.0)
+        reward = {MINE: 1.0, THEIRS: -1.0}.get(winner(self.board), 0.0)
         return self._seen(), reward, self._is_over, False, self._info()
 
     @property
@@ -87,10 +84,9 @@ class TicTacToe(gymnasium.Env[str, Any]):
         self._to_move = MINE if self._is_over else OTHER[self._to_move]
 
     def _let_opponent_move(self) -> None:
-        if self._to_move == MINE or self._opponent == POLICY:
-            return
-        fields = OPPONENTS[self._opponent](self.board, THEIRS)
-        self._move(fields[self.np_random.integers(len(fields))])
+        if self._to_move == THEIRS and self._opponent != POLICY:
+            fields = OPPONENTS[self._opponent](self.board, THEIRS)
+            self._move(fields[self.np_random.integers(len(fields))])
 
     def _seen(self) -> str:
         """The board as whoever is to move sees it, whose own mark is always the same."""

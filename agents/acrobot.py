@@ -7,7 +7,7 @@ instead of one in fifty.
 import math
 from typing import Any
 
-from llamagym_tui.agent import Agent, Dots, Panel, PolicyMap, named_levels
+from llamagym_tui.agent import Agent, Dots, named_levels
 
 NUMBERS = ("angle", "spin", "joint", "joint spin")
 RANGES = ((-math.pi, math.pi), (-8.0, 8.0), (-math.pi, math.pi), (-16.0, 16.0))
@@ -67,18 +67,6 @@ class AcrobotAgent(Agent):
         """Turn the joint the way it spins once it spins twice as fast as the first link: a good rule, not the best."""
         _, _, spin, joint_spin = _angles(observation)
         return 2 if joint_spin > 2 * spin else 0
-
-    def policy_map(self) -> PolicyMap:
-        """The first link's spin against the joint's, both links straight down."""
-        spins = range(5, -6, -1)
-        joint_spins = range(-10, 11, 2)
-        states = [
-            [(1.0, 0.0, 1.0, 0.0, spin, joint_spin) for joint_spin in joint_spins] for spin in spins
-        ]
-        rows = [f"{spin:+}" for spin in spins]
-        columns = [f"{joint_spin:+}" for joint_spin in joint_spins]
-        panel = Panel("straight", rows, columns, states, "spin", "joint spin")
-        return PolicyMap([panel], signs="↻·↺")
 
 
 def _angles(observation: Any) -> tuple[float, float, float, float]:

@@ -1,23 +1,14 @@
 """BabyAI and MiniGrid (any id that begins like that): missions in rooms, in which one sees 7 by 7 tiles ahead."""
 
+import itertools
 import textwrap
 from typing import Any, ClassVar, NamedTuple
 
 from llamagym_tui.agent import Agent, Drawing, Ground, Piece
 
 OBJECTS = (
-    "unseen",
-    "empty",
-    "wall",
-    "floor",
-    "door",
-    "key",
-    "ball",
-    "box",
-    "goal",
-    "lava",
-    "agent",
-)
+    "unseen", "empty", "wall", "floor", "door", "key", "ball", "box", "goal", "lava", "agent",
+)  # fmt: skip
 """Kinds of objects, in the order of the first of a tile's three numbers."""
 COLOURS = ("red", "green", "blue", "purple", "yellow", "grey")
 """Colours, in the order of its second number."""
@@ -28,16 +19,9 @@ WIDTH = 60
 SIGNS = dict(zip(OBJECTS, " ·#·+koBG~@", strict=True))
 """The sign of each kind of object."""
 GROUNDS: dict[str, Ground] = {
-    "empty": "floor",
-    "wall": "wall",
-    "floor": "floor",
-    "door": "thing",
-    "key": "thing",
-    "ball": "thing",
-    "box": "thing",
-    "goal": "goal",
-    "lava": "danger",
-}
+    "empty": "floor", "floor": "floor", "wall": "wall", "goal": "goal", "lava": "danger",
+    "door": "thing", "key": "thing", "ball": "thing", "box": "thing",
+}  # fmt: skip
 """The ground of each kind, for its colour."""
 THINGS = ("key", "ball", "box")
 """Kinds that can be picked up."""
@@ -82,21 +66,17 @@ class View(NamedTuple):
         column = size // 2 + right
         if not (0 <= ahead < size and 0 <= column < size):
             return Tile("unseen")
-        object_number, colour_number, door_number = [
-            int(number) for number in self.image[column][size - 1 - ahead]
-        ]
-        kind = OBJECTS[object_number]
+        number, colour, door = [int(each) for each in self.image[column][size - 1 - ahead]]
+        kind = OBJECTS[number]
         if kind == "door":
-            return Tile(kind, COLOURS[colour_number], DOORS[door_number])
-        if kind in THINGS:
-            return Tile(kind, COLOURS[colour_number])
-        return Tile(kind)
+            return Tile(kind, COLOURS[colour], DOORS[door])
+        return Tile(kind, COLOURS[colour] if kind in THINGS else "")
 
     @property
-    def carried(self) -> Tile | None:
-        """The thing that the agent carries, which is shown on its own tile; None: it carries nothing."""
+    def carried(self) -> str:
+        """The thing that the agent carries, which is shown on its own tile, in words; empty: it carries nothing."""
         here = self.tile(0, 0)
-        return here if here.kind in THINGS else None
+        return here.words if here.kind in THINGS else ""
 
     def free(self, ahead: int, right: int) -> int:
         """Free tiles in a direction."""
@@ -108,23 +88,19 @@ class View(NamedTuple):
     def seen(self) -> list[str]:
         """The things in view, nearest first: ``red ball 2 ahead 1 left``."""
         size = len(self.image)
-        places = [(ahead, column - size // 2) for ahead in range(size) for column in range(size)]
-        places.remove((0, 0))
-        places.sort(key=lambda place: (place[0] + abs(place[1]), place))
         found = []
-        for ahead, right in places:
+        for ahead, column in itertools.product(range(size), range(size)):
+            right = column - size // 2
             tile = self.tile(ahead, right)
-            if tile.kind in ("unseen", "empty", "wall", "floor"):
+            if (ahead, right) == (0, 0) or tile.kind in ("unseen", "empty", "wall", "floor"):
                 continue
             words = tile.words
             if ahead > 0:
                 words += f" {ahead} ahead"
-            if right > 0:
-                words += f" {right} right"
-            if right < 0:
-                words += f" {-right} left"
-            found.append(words)
-        return found
+            if right != 0:
+                words += f" {abs(right)} {'right' if right > 0 else 'left'}"
+            found.append((ahead + abs(right), ahead, right, words))
+        return [words for *_, words in sorted(found)]
 
 
 class BabyAIAgent(Agent):
@@ -171,7 +147,7 @@ class BabyAIAgent(Agent):
         if len(things) > MOST_SEEN:
             named.append("and more")
         seen = ", ".join(named) or "nothing"
-        carried = f" You carry a {view.carried.words}." if view.carried else ""
+        carried = f" You carry a {view.carried}." if view.carried else ""
         return (
             f"Mission: {observation['mission']}. Free: {view.free(1, 0)} ahead, {view.free(0, -1)} left, "
             f"{view.free(0, 1)} right. You see {seen}.{carried}"
@@ -181,14 +157,13 @@ class BabyAIAgent(Agent):
         """The actions that may change something."""
         view = View(observation["image"])
         front = view.tile(1, 0)
-        carried = view.carried
-        has_its_key = carried == Tile("key", front.colour)
+        has_its_key = view.carried == f"{front.colour} key"
         is_possible = {
             "turn left": True,
             "turn right": True,
             "go forward": front.is_free or front.kind == "lava",
-            "pick up": front.kind in THINGS and carried is None,
-            "drop": front.kind == "empty" and carried is not None,
+            "pick up": front.kind in THINGS and not view.carried,
+            "drop": front.kind == "empty" and bool(view.carried),
             "open": front.kind == "box"
             or front.door in ("open", "closed")
             or (front.door == "locked" and has_its_key),
@@ -199,22 +174,20 @@ class BabyAIAgent(Agent):
     def draw(self, observation: Any) -> Drawing:
         """The view from above, the agent as ``^`` at its lower edge; ``+`` is a door, ``/`` an open one."""
         view = View(observation["image"])
-        size = len(observation["image"])
-        middle = size // 2
-        carried = f"carries a {view.carried.words}" if view.carried else ""
-        mission = textwrap.wrap(str(observation["mission"]), WIDTH - 2 * size - 2)
-        words = [*mission, carried, *view.seen()]
+        size = len(view.image)
+        width = WIDTH - 2 * size
+        words = textwrap.wrap(str(observation["mission"]), width - 2)
+        words.append(f"carries a {view.carried}" if view.carried else "")
+        words += view.seen()
         lines: list[list[str | Piece]] = []
         for row in range(size):
-            tiles = [view.tile(size - 1 - row, right) for right in range(-middle, middle + 1)]
-            pieces = []
-            for tile in tiles:
+            line: list[str | Piece] = []
+            for column in range(size):
+                tile = view.tile(size - 1 - row, column - size // 2)
                 sign = "/" if tile.door == "open" else SIGNS[tile.kind]
-                pieces.append(Piece(f"{sign} ", GROUNDS.get(tile.kind, "")))
-            if row == size - 1:
-                pieces[middle] = Piece("^ ", "player")
-            beside = words[row] if row < len(words) else ""
-            lines.append([*pieces, f"  {beside}"[: WIDTH - 2 * size]])
+                line.append(Piece(f"{sign} ", GROUNDS.get(tile.kind, "")))
+            lines.append([*line, f"  {words[row] if row < len(words) else ''}"[:width]])
+        lines[-1][size // 2] = Piece("^ ", "player")
         return lines
 
     def expert(self, observation: Any, info: Any, env: Any) -> int | None:

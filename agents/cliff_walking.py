@@ -1,6 +1,6 @@
 """CliffWalking-v1: walk along a cliff to the goal; a fall costs 100 and begins again."""
 
-from llamagym_tui.agents._grid import Grid, GridAgent
+from llamagym_tui.agents._grid import GridAgent
 
 
 class CliffWalkingAgent(GridAgent):
@@ -18,7 +18,7 @@ class CliffWalkingAgent(GridAgent):
     words = {"S": "ground", "F": "ground", "H": "cliff", "G": "goal"}
     glyphs = {"S": "S", "F": "·", "H": "#", "G": "G"}
     grounds = {"S": "floor", "F": "floor", "H": "danger", "G": "goal"}
-    grid = Grid(("F" * 12, "F" * 12, "F" * 12, "SHHHHHHHHHHG"), action_names)
+    rows = ("F" * 12, "F" * 12, "F" * 12, "SHHHHHHHHHHG")
 
     def get_system_prompt(self) -> str:
         return (

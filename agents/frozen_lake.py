@@ -3,7 +3,7 @@
 Other maps are keyword arguments of the environment.
 """
 
-from llamagym_tui.agents._grid import Grid, GridAgent
+from llamagym_tui.agents._grid import GridAgent, Rows
 
 MAPS = {
     "4x4": ("SFFF", "FHFH", "FFFH", "HFFG"),
@@ -39,16 +39,13 @@ class FrozenLakeAgent(GridAgent):
     grounds = {"S": "ice", "F": "ice", "H": "danger", "G": "goal"}
 
     @property
-    def grid(self) -> Grid:
-        given = self.env_kwargs
-        slips = given.get("is_slippery", True)
-        rows = given.get("desc") or MAPS[given.get("map_name", "4x4")]
-        return Grid(
-            tuple(rows), self.action_names, given.get("success_rate", 1 / 3) if slips else 1.0
-        )
+    def rows(self) -> Rows:  # type: ignore[override]
+        return self.env_kwargs.get("desc") or MAPS[self.env_kwargs.get("map_name", "4x4")]
 
     def get_system_prompt(self) -> str:
-        slips = "The ice is slippery: a step may go sideways. " if self.grid.sure < 1 else ""
+        slips = ""
+        if self.env_kwargs.get("is_slippery", True):
+            slips = "The ice is slippery: a step may go sideways. "
         return (
             f"You are playing Frozen Lake. Reach the goal without falling into a hole. {slips}"
             'Reply with {"action": 0} to go left, {"action": 1} to go down, '
@@ -59,4 +56,4 @@ class FrozenLakeAgent(GridAgent):
         """The share of episodes that reach the goal, as a mean return is here."""
         words = f"reaches the goal in {100 * mean:.0f} of 100 episodes"
         known = ", ".join(f"{name} {100 * value:.0f}" for name, value in self.baselines.items())
-        return f"{words} ({known})" if known else words
+        return f"{words} ({known})"

@@ -1,10 +1,11 @@
 """A frozen lake with a new map each episode: no evaluation repeats a map of training, so the map has to be read."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from llamagym_tui.agent import PolicyMap
-from llamagym_tui.agents._grid import Field, Grid
+from llamagym_tui.agent import PolicyMap, best_actions
+from llamagym_tui.agents._grid import Rows
 from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
 
 WIDTH = 4
@@ -32,34 +33,39 @@ class FrozenLakeMapsAgent(FrozenLakeAgent):
     baselines = {"random": 0.08, "optimal": 1.0}
     """Shares of episodes that reach the goal within 100 steps, on maps kept for evaluations;
     ``python -m benchmarks.world_baselines frozen_lake_maps 20000`` measures them."""
-    grid = Grid(SHOWN[0], FrozenLakeAgent.action_names)
+    rows = SHOWN[0]
 
-    def _seen(self, observation: Any) -> tuple[Grid, Field]:
+    def seen(self, observation: Any) -> tuple[Rows, int, int]:
         letters, number = observation
         row, column = divmod(int(number), WIDTH)
         rows = tuple(letters[start : start + WIDTH] for start in range(0, len(letters), WIDTH))
-        return self.grid._replace(rows=rows), Field(row, column)
+        return rows, row, column
 
     def get_system_prompt(self) -> str:
         return (
-            f"The map shows you as X, holes as O and the goal as G. {super().get_system_prompt()}"
+            "The map shows you as X, holes as O and the goal as G. You are playing Frozen Lake. Reach the goal without "
+            'falling into a hole. Reply with {"action": 0} to go left, {"action": 1} to go down, '
+            '{"action": 2} to go right or {"action": 3} to go up.'
         )
 
     def format_observation(self, observation: Any) -> str:
-        """The map with the walker on it as X, row by row, then what is around as on any lake."""
-        grid, here = self._seen(observation)
-        rows = [[SIGNS[kind] for kind in line] for line in grid.rows]
-        rows[here.row][here.column] = "X"
-        drawn = "\n".join(" ".join(row) for row in rows)
+        """The map with the walker on it as X, row by row, then the fields around as on any lake."""
+        rows, row, column = self.seen(observation)
+        signs = [[SIGNS[kind] for kind in line] for line in rows]
+        signs[row][column] = "X"
+        drawn = "\n".join(" ".join(line) for line in signs)
         return f"{drawn}\n{super().format_observation(observation)}"
+
+    def first_actions(self, observation: Any) -> Sequence[int]:
+        rows, _, _ = self.seen(observation)
+        return best_actions("FrozenLake-v1", desc=rows, is_slippery=False)[int(observation[1])]
 
     def policy_map(self) -> PolicyMap:
         """Every field of three lakes that training never meets."""
         panels = []
         for number, rows in enumerate(SHOWN, start=1):
-            letters = "".join(rows)
-            panel = self._panel(f"lake {number}", rows, partial(_at, letters))
-            panels.append(panel)
+            numbered = partial(_at, "".join(rows))
+            panels.append(self._panel(f"lake {number}", rows, numbered))
         return self._mapped(panels)
 
 

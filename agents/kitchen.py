@@ -5,30 +5,31 @@ how many, so that the discount goes by the time that passes. Rules and map are h
 environment of them.
 """
 
-import math
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from llamagym_tui.agent import Agent, Drawing, Ground, Panel, Piece, PolicyMap, fields
+from llamagym_tui.agent import (
+    Agent,
+    Drawing,
+    Ground,
+    Panel,
+    Piece,
+    PolicyMap,
+    best_actions,
+    fields,
+)  # fmt: skip
 
 MAP = (
-    ("┌──", " T ", "───", " O ", "──┐"),
-    ("│  ", "   ", "   ", "   ", "  │"),
-    (" X ", "   ", "   ", "   ", " B "),
-    (" P ", "   ", "   ", "   ", "  │"),
-    ("└──", "───", " H ", "───", "──┘"),
+    "┌── T ─── O ──┐",
+    "│             │",
+    " X           B ",
+    " P            │",
+    "└───── H ─────┘",
 )
 """The kitchen from above, with tomatoes, onions, bin, board, plate and hatch; three characters are a field."""
 GROUNDS: dict[str, Ground] = {
-    "   ": "floor",
-    " T ": "thing",
-    " O ": "thing",
-    " B ": "thing",
-    " P ": "thing",
-    " X ": "danger",
-    " H ": "goal",
-}
+    "": "floor", "T": "thing", "O": "thing", "B": "thing", "P": "thing", "X": "danger", "H": "goal",
+}  # fmt: skip
 """The ground of a field, for its colour; walls have none."""
 STANDS = {
     "tomatoes": (1, 1),
@@ -153,47 +154,6 @@ def distance(place: int, other: int) -> int:
     return abs(row - other_row) + abs(column - other_column)
 
 
-def states() -> list[State]:
-    """Every state, in the order of their numbers; an order of nothing never occurs."""
-    orders, places, hands, plates = SIZES
-    return [
-        State(order, place, in_hands, on_plate)
-        for order in range(orders)
-        for place in range(places)
-        for in_hands in range(hands)
-        for on_plate in range(plates)
-    ]
-
-
-def steps_left(state: State, least: Mapping[State, float]) -> list[float]:
-    """The steps until the right dish is served, for each first action; infinite if that is not possible any more.
-
-    Args:
-        least: the fewest such steps from every state, as far as they are known.
-    """
-    found = []
-    for action in range(len(PLACES)):
-        done = errand(state, action)
-        if not done.is_over:
-            found.append(done.steps + least[done.state])
-        elif done.reward > 0:  # the right dish
-            found.append(done.steps)
-        else:
-            found.append(math.inf)
-    return found
-
-
-@cache
-def least_steps() -> dict[State, float]:
-    """The fewest steps until the right dish is served, from every state; infinite if it is not possible any more."""
-    found = dict.fromkeys(states(), math.inf)
-    while True:
-        better = {state: min(steps_left(state, found)) for state in found}
-        if better == found:
-            return found
-        found = better
-
-
 class KitchenAgent(Agent):
     """Plays ``Kitchen-v0``; an observation is order, place, hands and plate in one number."""
 
@@ -226,7 +186,10 @@ class KitchenAgent(Agent):
     def draw(self, observation: Any) -> Drawing:
         """The room with the cook as ``@``: T tomatoes, O onions, B board, P plate, H hatch, X bin."""
         order, place, hands, plate = state_of(observation)
-        room = [[Piece(field, GROUNDS.get(field, "")) for field in line] for line in MAP]
+        room = []
+        for line in MAP:
+            pieces = [line[at : at + 3] for at in range(0, len(line), 3)]
+            room.append([Piece(field, GROUNDS.get(field.strip(), "")) for field in pieces])
         row, column = STANDS[PLACES[place]]
         room[row][column] = Piece("[@]", "player")
         return [
@@ -236,31 +199,26 @@ class KitchenAgent(Agent):
             f"hands: {HANDS[hands]}",
         ]
 
-    def expert(self, observation: Any) -> int | None:
-        """The first action of a quickest way to the right dish; None if there is no way any more."""
-        best = self.first_actions(observation)
-        return best[0] if best else None
+    def expert(self, observation: Any) -> int:
+        """The first of the best actions."""
+        return self.first_actions(observation)[0]
 
-    def first_actions(self, observation: Any) -> list[int]:
-        """The first actions of all quickest ways."""
-        state = state_of(observation)
-        least = least_steps()[state]
-        if least == math.inf:
-            return []
-        steps = steps_left(state, least_steps())
-        return [action for action, count in enumerate(steps) if count == least]
+    def first_actions(self, observation: Any) -> Sequence[int]:
+        """The first actions of all quickest ways to the right dish or, where that is spoilt, to the end."""
+        return best_actions(self.env_id, discount=1.0)[int(observation)]
 
     def policy_map(self) -> PolicyMap:
         """The policy at the plate, by the contents of plate and hands."""
         rows = [words.replace("chopped", "cut") for words in HANDS]
-        columns = ["-", "T", "O", "T+O"]
         panels = []
-        for order in range(1, len(ON_PLATE)):
+        for order in (1, 2, 3):
             cells = [
-                [State(order, PLATE, hands, plate).number for plate in range(len(ON_PLATE))]
+                [State(order, PLATE, hands, plate).number for plate in range(4)]
                 for hands in range(len(HANDS))
             ]
-            panels.append(Panel(SHORT[order], rows, columns, cells, "hands", "plate"))
+            panels.append(
+                Panel(SHORT[order], rows, ["-", "T", "O", "T+O"], cells, "hands", "plate")
+            )
         return PolicyMap(
             panels, signs="TOCPSX", best=self.first_actions, noun="possible states at the plate"
         )

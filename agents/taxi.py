@@ -1,47 +1,34 @@
 """Taxi-v4: fetch a passenger at a stand and take them to another one; an observation is one number below 500."""
 
-from collections import deque
-from functools import cache
+from collections.abc import Sequence
 from typing import Any
 
-from llamagym_tui.agent import Agent, Drawing, Ground, Panel, Piece, PolicyMap, fields
+from llamagym_tui.agent import (
+    Agent,
+    Drawing,
+    Ground,
+    Panel,
+    Piece,
+    PolicyMap,
+    best_actions,
+    fields,
+)  # fmt: skip
 
-MAP = (
-    "+---------+",
-    "|R: | : :G|",
-    "| : | : : |",
-    "| : : : : |",
-    "| | : | : |",
-    "|Y| : |B: |",
-    "+---------+",
-)
-"""Gymnasium's own map."""
 SIZES = (5, 5, 5, 4)
 """Values of row, column, place of the passenger and destination in an observation."""
 SIZE = 5
 """Rows and columns of fields."""
-STANDS = {"red": (0, 0), "green": (0, 4), "yellow": (4, 0), "blue": (4, 3)}
-"""Row and column of each stand."""
-SIGNS = {place: name[0].upper() for name, place in STANDS.items()}
-"""The letter of each stand, by its place."""
+Place = tuple[int, int]
+"""Row and column."""
+STANDS: dict[str, Place] = {"red": (0, 0), "green": (0, 4), "yellow": (4, 0), "blue": (4, 3)}
 NAMES = (*STANDS, "taxi")
 """Where the passenger may be."""
 IN_TAXI = 4
 """Index into `NAMES` of a passenger who is in the taxi."""
-MOVES = ((1, 0), (-1, 0), (0, 1), (0, -1))
-"""Change of row and column by each of the first four actions."""
-PICK_UP = 4
-DROP_OFF = 5
-Place = tuple[int, int]
-"""Row and column."""
-# On the map a field is at (row + 1, 2 column + 1), with what is between it and its neighbours beside it.
-WALLS: frozenset[Place] = frozenset(
-    (row, column)
-    for row in range(SIZE)
-    for column in range(SIZE - 1)
-    if MAP[row + 1][2 * column + 2] == "|"
-)
+WALLS: frozenset[Place] = frozenset({(0, 1), (1, 1), (3, 0), (3, 2), (4, 0), (4, 2)})
 """Each field with a wall on its right."""
+MOVES = {"south": (1, 0), "north": (-1, 0), "east": (0, 1), "west": (0, -1)}
+"""Change of row and column."""
 
 
 class TaxiAgent(Agent):
@@ -70,10 +57,9 @@ class TaxiAgent(Agent):
 
     def format_observation(self, observation: Any) -> str:
         row, column, passenger, destination = fields(int(observation), SIZES)
-        here = (row, column)
         ways = []
-        for name, to in zip(self.action_names, ways_from(here), strict=False):
-            ways.append(f"{name} wall" if to == here else f"{name} road")
+        for name in MOVES:
+            ways.append(f"{name} {'wall' if _is_blocked(row, column, name) else 'road'}")
         who = "Passenger in the taxi"
         if passenger != IN_TAXI:
             who = f"Passenger at {_stand(passenger)}"
@@ -88,94 +74,67 @@ class TaxiAgent(Agent):
         between arrows."""
         row, column, passenger, destination = fields(int(observation), SIZES)
         is_in = passenger == IN_TAXI
-        special: dict[Place, tuple[str, Ground]] = {STANDS[NAMES[destination]]: (">{}<", "goal")}
+        pieces = {place: Piece(f" {name[0].upper()} ", "floor") for name, place in STANDS.items()}
+        pieces[_place(destination)] = _marked(destination, ">{}<", "goal")
+        where = "[@] passenger in the taxi"
         if not is_in:
-            special[STANDS[NAMES[passenger]]] = ("({})", "thing")
-        special[row, column] = ("[{}]", "player")
-        lines: list[list[str | Piece]] = []
+            pieces[_place(passenger)] = _marked(passenger, "({})", "thing")
+            where = f"( ) passenger at {NAMES[passenger]}"
+        pieces[row, column] = Piece("[@]" if is_in else "[T]", "player")
+        lines: list[str | list[str | Piece]] = []
         for line in range(SIZE):
-            pieces: list[str | Piece] = ["│"]
-            for place in ((line, each) for each in range(SIZE)):
-                form, ground = special.get(place, (" {} ", "floor"))
-                sign = SIGNS.get(place, "·")
-                if place == (row, column):
-                    sign = "@" if is_in else "T"
-                is_open = place not in WALLS and place[1] < SIZE - 1
-                pieces += [
-                    Piece(form.format(sign), ground),
-                    Piece(" ", "floor") if is_open else "│",
-                ]
-            lines.append(pieces)
-        where = "[@] passenger in the taxi" if is_in else f"( ) passenger at {NAMES[passenger]}"
+            drawn: list[str | Piece] = ["│"]
+            for at in range(SIZE):
+                drawn.append(pieces.get((line, at), Piece(" · ", "floor")))
+                is_open = (line, at) not in WALLS and at < SIZE - 1
+                drawn.append(Piece(" ", "floor") if is_open else "│")
+            lines.append(drawn)
         return [*lines, where, f"> < destination {NAMES[destination]}"]
 
     def expert(self, observation: Any) -> int:
         """The first of the best actions."""
         return self.first_actions(observation)[0]
 
-    def first_actions(self, observation: Any) -> list[int]:
+    def first_actions(self, observation: Any) -> Sequence[int]:
         """The first actions of all shortest ways to bring the passenger to their destination."""
-        row, column, passenger, destination = fields(int(observation), SIZES)
-        here = (row, column)
-        if passenger == IN_TAXI:
-            goal = STANDS[NAMES[destination]]
-            at_goal = DROP_OFF
-        else:
-            goal = STANDS[NAMES[passenger]]
-            at_goal = PICK_UP
-        if here == goal:
-            return [at_goal]
-        far = distances(goal)
-        return [action for action, to in enumerate(ways_from(here)) if far[to] < far[here]]
+        return best_actions(self.env_id)[int(observation)]
 
     def policy_map(self) -> PolicyMap:
         """The way to each stand: to a passenger who waits there, and with one who wants to go there."""
         panels = []
-        for stand in range(4):
-            elsewhere = (stand + 1) % 4
-            letter = SIGNS[STANDS[NAMES[stand]]]
-            panels.append(_panel(f"get {letter}", stand, elsewhere))
+        for stand, name in enumerate(STANDS):
+            letter = name[0].upper()
+            panels.append(_panel(f"get {letter}", stand, (stand + 1) % 4))
             panels.append(_panel(f"to {letter}", IN_TAXI, stand))
         return PolicyMap(panels, signs="↓↑→←PD", best=self.first_actions)
 
 
 def _panel(title: str, passenger: int, destination: int) -> Panel:
     """Every field on which the taxi may be while passenger and destination stay where they are."""
-    numbers = [str(number) for number in range(5)]
+    numbers = [str(number) for number in range(SIZE)]
     states = [
-        [((row * 5 + column) * 5 + passenger) * 4 + destination for column in range(5)]
-        for row in range(5)
+        [((row * 5 + column) * 5 + passenger) * 4 + destination for column in range(SIZE)]
+        for row in range(SIZE)
     ]
     return Panel(title, numbers, numbers, states, "row", "column", WALLS)
 
 
-def _stand(number: int) -> str:
-    row, column = STANDS[NAMES[number]]
-    return f"{NAMES[number]}, row {row}, column {column}"
+def _place(stand: int) -> Place:
+    return STANDS[NAMES[stand]]
 
 
-def ways_from(here: Place) -> list[Place]:
-    """Where each of the four moves leads; at a wall, the taxi stays where it is."""
-    row, column = here
-    found = []
-    for down, right in MOVES:
-        to = (row + down, column + right)
-        is_inside = 0 <= to[0] < SIZE and 0 <= to[1] < SIZE
-        # A wall stands right of the left one of two fields.
-        is_walled = right != 0 and min(here, to) in WALLS
-        found.append(to if is_inside and not is_walled else here)
-    return found
+def _stand(stand: int) -> str:
+    row, column = _place(stand)
+    return f"{NAMES[stand]}, row {row}, column {column}"
 
 
-@cache
-def distances(goal: Place) -> dict[Place, int]:
-    """The fewest moves from every field to the goal, found from the goal outwards."""
-    found = {goal: 0}
-    frontier = deque([goal])
-    while frontier:
-        here = frontier.popleft()
-        for to in ways_from(here):
-            if to not in found:
-                found[to] = found[here] + 1
-                frontier.append(to)
-    return found
+def _marked(stand: int, form: str, ground: Ground) -> Piece:
+    return Piece(form.format(NAMES[stand][0].upper()), ground)
+
+
+def _is_blocked(row: int, column: int, move: str) -> bool:
+    """True if a move leads against a wall or the edge."""
+    down, right = MOVES[move]
+    is_inside = 0 <= row + down < SIZE and 0 <= column + right < SIZE
+    left_field = (row, min(column, column + right))
+    return not is_inside or (right != 0 and left_field in WALLS)

@@ -65,23 +65,16 @@ class TextWorldAgent(Agent):
     def draw(self, observation: str, info: Mapping[str, Any]) -> str:
         """The place and its exits, what is carried, and the score."""
         admissible = info.get("admissible_commands", ())
-        first_line = _lines(info.get("description", "")).split("\n")[0]
-        name = f"[ {first_line.strip('-= ') or '?'} ]"
-        west = "west -- " if "go west" in admissible else "        "
-        east = " -- east" if "go east" in admissible else ""
-        to_middle = " " * (len(west) + len(name) // 2 - 2)
-        lines = []
-        if "go north" in admissible:
-            lines.append(f"{to_middle}north\n{to_middle}  |")
-        lines.append(f"{west}{name}{east}")
-        if "go south" in admissible:
-            lines.append(f"{to_middle}  |\n{to_middle}south")
-        lines.append("")
-        lines.append(_lines(info.get("inventory", ""))[:60])
-        if "score" in info:
-            lines.append(f"score {info['score']} of {info.get('max_score', '?')}")
-        else:
-            lines.append("")
+        place = _lines(info.get("description", "")).split("\n")[0].strip("-= ")
+        exits = [way for way in ("north", "west", "east", "south") if f"go {way}" in admissible]
+        score = f"score {info['score']} of {info['max_score']}" if "score" in info else ""
+        lines = (
+            f"[ {place or '?'} ]",
+            f"exits: {', '.join(exits) or 'none'}",
+            "",
+            _lines(info.get("inventory", ""))[:60],
+            score,
+        )
         return "\n".join(lines)
 
     def format_action(self, action: str) -> str:

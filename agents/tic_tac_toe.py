@@ -82,12 +82,6 @@ OPPONENTS: dict[str, Callable[[str, str], tuple[int, ...]]] = {
 the others show."""
 
 
-@cache
-def expert_field(board: str) -> int:
-    """The field of the expert: of the best ones the center before corners before sides."""
-    return min(best(board, MINE), key=lambda field: (field != 4, field % 2))
-
-
 class TicTacToeAgent(Agent):
     """Plays ``TicTacToe-v0``; an observation is the nine fields as a text of ``X``, ``O`` and ``.``, row by row."""
 
@@ -123,23 +117,20 @@ class TicTacToeAgent(Agent):
         """The board in three rows, each empty field by its number."""
         board = str(observation)
         signs = [str(field) if mark == EMPTY else mark for field, mark in enumerate(board)]
-        return "\n".join(" ".join(signs[row : row + SIZE]) for row in range(0, len(board), SIZE))
+        return "\n".join(" ".join(row) for row in _squared(signs))
 
     def draw(self, observation: Any) -> Drawing:
-        board = str(observation)
-        lines: list[Any] = []
-        for row in range(0, len(board), SIZE):
-            pieces: list[str | Piece] = []
-            for field in range(row, row + SIZE):
-                mark = board[field]
-                ground = {MINE: "player", THEIRS: "danger"}.get(mark, "floor")
-                pieces.append(Piece(f" {str(field + 1) if mark == EMPTY else mark} ", ground))  # type: ignore[arg-type]
-            lines.append(pieces)
-        return lines
+        pieces = []
+        for field, mark in enumerate(str(observation), start=1):
+            if mark == EMPTY:
+                pieces.append(Piece(f" {field} ", "floor"))
+            else:
+                pieces.append(Piece(f" {mark} ", "player" if mark == MINE else "danger"))
+        return _squared(pieces)
 
     def expert(self, observation: Any) -> int:
-        """The field of exact minimax."""
-        return expert_field(str(observation))
+        """A field of exact minimax: of the best ones the center before corners before sides."""
+        return min(best(str(observation), MINE), key=lambda field: (field != 4, field % 2))
 
     def describe_turn(self, observation: Any, action: Any, reward: float) -> str:
         count = 9 - len(free(str(observation)))
@@ -147,26 +138,18 @@ class TicTacToeAgent(Agent):
 
     def policy_map(self) -> PolicyMap:
         """The answers to the opponent's first move, and to its move after one's own in the center."""
+        center = marked(START, 4, MINE)
         answers = [marked(START, field, THEIRS) for field in range(9)]
-        center = marked(START, SIZE + 1, MINE)
-        later = [marked(center, field, THEIRS) for field in range(9)]
-        taken = Landmark(MINE, "your field", "player")
-        rows = ["top", "mid", "low"]
-        columns = ["l", "m", "r"]
+        later: list[Any] = [marked(center, field, THEIRS) for field in range(9)]
+        later[4] = Landmark(MINE, "your field", "player")
+        titled = {"their first move": answers, "after your center": later}
         panels = [
-            Panel("their first move", rows, columns, _squared(answers)),
-            Panel(
-                "after your center",
-                rows,
-                columns,
-                _squared(
-                    [taken if field == SIZE + 1 else board for field, board in enumerate(later)]
-                ),
-            ),
+            Panel(title, ["top", "mid", "low"], ["l", "m", "r"], _squared(boards))
+            for title, boards in titled.items()
         ]
         return PolicyMap(
             panels,
-            signs=tuple(str(field + 1) for field in range(9)),
+            signs="123456789",
             best=lambda board: best(str(board), MINE),
             noun="boards",
         )

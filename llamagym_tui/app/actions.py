@@ -24,7 +24,6 @@ from llamagym_tui.settings import RunConfig
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.reduce import comparison_text
 from llamagym_tui.state.run import RunState
-from llamagym_tui.user_files import cache_dir
 
 if TYPE_CHECKING:
     from llamagym_tui.screens.demos.recording import DemoRecorder
@@ -99,10 +98,9 @@ class Actions(Leaving):
                 Path(config.run_dir).rmdir()  # it was reserved, and is empty
             otherwise()
 
-        kept = f" Converted, it is kept in {cache_dir()}." if download.package else ""
         question = ConfirmDialog(
             "download the model?",
-            f"{download.name} is not on this machine. It is downloaded once: {download.source}.{kept}",
+            f"{config.model} is not on this machine. It is downloaded once: {download}.",
             "The model that ships with the app needs no download: --model bundled.",
             yes="download it",
             no="leave it",

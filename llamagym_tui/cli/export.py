@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from llamagym_tui import load_model_and_tokenizer
 from llamagym_tui.cli import gguf_converter
 from llamagym_tui.cli.report import Story, story_of, summary
-from llamagym_tui.engine.model.read_back import ADAPTER, Sample, read_back
+from llamagym_tui.engine.model.read_back import ADAPTER, logprobs_of, read_back, require_same
 from llamagym_tui.engine.policy.policy import generation_config_of, generation_ends
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError
@@ -70,16 +70,16 @@ def export(
     story = story_of(run_dir)
     prompt = story.state.system_prompt or ""
     texts = [prompt, story.state.agent]
-    sample = Sample.of(loaded.model.pretrained_model, loaded.tokenizer, texts)
+    trained = logprobs_of(loaded.model.pretrained_model, loaded.tokenizer, texts)
     model = loaded.model.pretrained_model
     if loaded.model.is_adapted and merge:
         model = loaded.model.merged()
-        sample.require(model, "the merged model")
+        require_same(trained, logprobs_of(model, loaded.tokenizer, texts), "the merged model")
     sampling = last_settings(run_dir).generation
     chat = ChatTokenizer(loaded.tokenizer, generation_ends(loaded.model, loaded.tokenizer))
     generation = generation_config_of(model, sampling, chat.end_ids)
     try:
-        with read_back(out, sample) as draft:
+        with read_back(out, texts, trained) as draft:
             model.save_pretrained(draft)
             generation.save_pretrained(draft)
             loaded.tokenizer.save_pretrained(draft)

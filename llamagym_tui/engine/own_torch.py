@@ -1,7 +1,7 @@
-"""What the engine needs of torch's global state, while it computes: environments and users may set it otherwise.
+"""Torch's global state while the engine computes: environments and users may set it otherwise.
 
-Gradients, default type, default device, inference mode, autocast, and where the engine has chosen them the number of
-threads. Whatever others have set is theirs again afterwards.
+It covers gradients, default type, default device, inference mode, autocast, and the number of threads where the engine
+has chosen it. Afterwards the settings of others hold again.
 """
 
 import os
@@ -16,7 +16,7 @@ _chosen: dict[str, int] = {}
 
 
 def set_threads(count: int) -> None:
-    """Compute on so many threads from now on, whatever others set."""
+    """Compute on a number of threads from now on, whatever others set."""
     _chosen["threads"] = count
     torch.set_num_threads(count)
 
@@ -30,7 +30,7 @@ def cores() -> int:
 
 @contextmanager
 def own_torch() -> Iterator[None]:
-    """Torch as the engine needs it, meanwhile; also a decorator."""
+    """Torch's settings as the engine needs them; also a decorator."""
     with ExitStack() as after:
         if torch.is_inference_mode_enabled():
             after.enter_context(torch.inference_mode(mode=False))
@@ -49,8 +49,4 @@ def own_torch() -> Iterator[None]:
         if threads != _chosen.get("threads", threads):
             after.callback(torch.set_num_threads, threads)
             torch.set_num_threads(_chosen["threads"])
-        if _chosen and torch.are_deterministic_algorithms_enabled():
-            warns = torch.is_deterministic_algorithms_warn_only_enabled()
-            after.callback(torch.use_deterministic_algorithms, True, warn_only=warns)
-            torch.use_deterministic_algorithms(False)
         yield

@@ -1,7 +1,6 @@
 """`AgentBase`: an agent without its model. All modules but `llamagym_tui.agent` know agents as this class."""
 
 import json
-import operator
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -184,7 +183,7 @@ class AgentBase(ABC):
         if reading.how == "json":
             return reading
         index = json_index(reply)
-        if index is None or _is_index(reading.action, index):
+        if index is None:
             return reading
         if self._reads(f'{{"action": {index}}}', index):
             return reading  # the agent knows JSON, and has read this reply otherwise on purpose
@@ -197,7 +196,8 @@ class AgentBase(ABC):
 
     def _reads(self, reply: str, index: int) -> bool:
         """True if the agent reads this action in a made-up reply."""
-        return _is_index(self._extracted(reply, is_reply=False).action, index)
+        action = self._extracted(reply, is_reply=False).action
+        return isinstance(action, int) and action == index
 
     def _extracted(self, reply: str, *, is_reply: bool = True) -> ActionReading:
         """The reading of the agent's own code; an error is kept in `reading_fault` if this `is_reply` of a model."""
@@ -229,14 +229,6 @@ def _short(value: float) -> str:
     """A number to three digits, or whole if it has more."""
     digits = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
     return digits.replace("-", "\N{MINUS SIGN}")
-
-
-def _is_index(action: Any, index: int) -> bool:
-    """True if an action, of any kind, is that index."""
-    try:
-        return operator.index(action) == index
-    except TypeError:
-        return False
 
 
 def prompt_sha256(system_prompt: str) -> str:

@@ -1,13 +1,13 @@
 """Checks and copies what crosses from an environment; the one maker of environments puts it around each of them.
 
 Many environments hand out their own buffers, and change them in the next step. Some were moved from gym to Gymnasium
-halfway. So whoever plays gets copies that stay as they are, and what is no observation with an info, or no five values
-of a step, is an EnvError that names the environment and what it returned.
+halfway. So whoever plays gets copies that stay as they are, and an answer of another form is an EnvError that names the
+environment and what it returned.
 """
 
 import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -15,12 +15,9 @@ import numpy as np
 
 from llamagym_tui.errors import RAISED, EnvError, described
 
-UNCHANGING = frozenset(
-    {int, float, complex, str, bytes, bool, type(None), np.int64, np.float64, np.float32, np.bool_}
-)
-"""Types whose values need no copy."""
 MOST_SHOWN = 80
 """Characters of a value that a message repeats."""
+STEP = "step has to return observation, reward, terminated, truncated and info"
 
 
 class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -54,21 +51,25 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """As of the environment; raises EnvError if it returns other values than the five of a step."""
-        needed = "step has to return observation, reward, terminated, truncated and info"
         try:
             found: Any = self.env.step(action)
         except ValueError as error:
             # One of Gymnasium's wrappers, as of a time limit, was given other values.
             if "values to unpack (expected 5" in str(error):
-                raise EnvError(f"{self._env_id}: {needed}, and there are {error}.") from error
+                raise EnvError(f"{self._env_id}: {STEP}, and there are {error}.") from error
             raise
         if not (isinstance(found, tuple) and len(found) == 5 and isinstance(found[4], Mapping)):
-            raise self._fault(f"{needed}, and returned", found)
+            raise self._fault(f"{STEP}, and returned", found)
         observation, reward, terminated, truncated, info = found
+        for end in (terminated, truncated):
+            if not isinstance(end, bool | np.bool_):
+                raise self._fault(
+                    "terminated and truncated have to be true or false, and one is", end
+                )
         try:
             number = float(reward)
-        except (TypeError, ValueError) as error:
-            raise self._fault("the reward has to be a finite number, and is", reward) from error
+        except (TypeError, ValueError):
+            number = math.nan
         if not math.isfinite(number):
             raise self._fault("the reward has to be a finite number, and is", reward)
         return (
@@ -81,7 +82,7 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def _copied(self, observation: Any) -> Any:
         try:
-            return copied(observation, copy.deepcopy)
+            return copy.deepcopy(observation)
         except RAISED as error:
             raise EnvError(
                 f"{self._env_id}: its observation has to be copied, as the next step may change it, and cannot be: "
@@ -89,45 +90,17 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
             ) from error
 
     def _fault(self, needed: str, found: Any) -> EnvError:
-        return EnvError(f"{self._env_id}: {needed} {_shown(found)}.")
-
-
-def copied(value: Any, other: Callable[[Any], Any]) -> Any:
-    """A copy of arrays and of Python's own containers in each other; `other` copies what is neither."""
-    kind = type(value)
-    if kind in UNCHANGING:
-        return value
-    if kind is np.ndarray and not value.dtype.hasobject:
-        return value.copy()
-    if isinstance(value, np.generic):
-        return value
-    if kind is tuple and UNCHANGING.issuperset(map(type, value)):
-        return value
-    if kind is tuple or kind is list:
-        return kind([copied(part, other) for part in value])
-    if kind is dict:
-        return {key: copied(part, other) for key, part in value.items()}
-    return other(value)
+        try:
+            text = " ".join(repr(found).split())
+        except RAISED:  # a class of other people's
+            text = "a value"
+        return EnvError(f"{self._env_id}: {needed} {text[:MOST_SHOWN]} ({type(found).__name__}).")
 
 
 def info_copied(info: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of an info; things in it that are no data, as a game's engine, are the same ones."""
-    if not info:
-        return {}
-    found = copy.copy(info) if isinstance(info, dict) else dict(info)
+    """A copy of an info with its arrays and containers; things that are no data, as a game's engine, are the same."""
+    found = dict(info)
     for key, value in found.items():
-        found[key] = copied(value, _same)
+        if isinstance(value, np.ndarray | list | tuple | dict):
+            found[key] = copy.deepcopy(value)
     return found
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _shown(value: Any) -> str:
-    """A value and its type, on one line."""
-    try:
-        text = " ".join(repr(value).split())
-    except RAISED:  # a class of other people's
-        text = "a value"
-    return f"{text[:MOST_SHOWN]} ({type(value).__name__})"

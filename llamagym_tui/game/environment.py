@@ -5,9 +5,11 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from llamagym_tui.errors import RAISED, EnvError, described, user_place
+from llamagym_tui.errors import RAISED, EnvError, described
 from llamagym_tui.game.actions import spelled
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.drawing import draws, renders_text
@@ -32,6 +34,8 @@ POLICY = "policy"
 """Its value where the other player is no part of the environment."""
 SELF = "self"
 """Its value, as a person gives it, where the other player is an earlier self."""
+MOST_SWEEPS = 1_000
+"""Sweeps of value iteration, at most."""
 TURNS_WITHOUT_LIMIT = 200
 """Most turns of an episode if neither the environment nor the run has a limit."""
 
@@ -48,16 +52,11 @@ def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Env:
             made_of = spec_of(env_id)
         return gymnasium.make(made_of, disable_env_checker=True, **env_kwargs)
     except RAISED as error:  # an environment's constructor may raise anything
-        message = str(error).strip()
-        first_line = message.splitlines()[0] if message else ""
-        reason = first_line.partition(" was raised from the environment creator")[0]
+        message = described(error)
+        reason = message.partition(" was raised from the environment creator")[0].rstrip(".")
         if isinstance(error, ModuleNotFoundError):
-            reason = f"{reason.partition('. ')[0].rstrip('.')}; install the package that has it"
-        elif not reason or isinstance(error, KeyError | SystemExit):
-            reason = described(error)
-        raise EnvError(
-            f"The environment {env_id} cannot be made: {reason.rstrip('.')}{user_place(error)}."
-        ) from error
+            reason += "; install the package that has it"
+        raise EnvError(f"The environment {env_id} cannot be made: {reason}.") from error
 
 
 def episode_seed(run_seed: int, episode: int) -> int:
@@ -180,14 +179,14 @@ def _fault(agent: AgentBase, space: Any, actions: Sequence[Any], *, is_counted: 
 
 def _fault_of_names(agent: AgentBase) -> str:
     """Why a reply that names an action may mean another one; empty if all is well."""
+    names = agent.action_names
     first: dict[str, str] = {}
-    for index, name in enumerate(agent.action_names):
+    for index, name in enumerate(names):
         word = spelled(name)
-        earlier = first.setdefault(word, name)
-        if earlier != name or agent.action_names.index(name) < index:
-            return f"its action_names {earlier!r} and {name!r} are read as the same one"
-        is_number = re.fullmatch(r"[0-9]{1,9}(\.0*)?", word) is not None
-        if is_number and index != float(word) < len(agent.action_names):
+        if word in first:
+            return f"its action_names {first[word]!r} and {name!r} are read as the same one"
+        first[word] = name
+        if word.isdecimal() and index != int(word) < len(names):
             return f"its action_names have {name!r} for action {index}, which is the number of another one"
     return ""
 
@@ -218,6 +217,44 @@ def decisions(space: Any) -> list[range] | None:
     if math.prod(sizes) > MOST_COMBINATIONS:
         return None
     return [range(start, start + size) for start, size in zip(starts, sizes, strict=True)]
+
+
+def best_actions(env_id: str, discount: float = 0.99, **env_kwargs: Any) -> list[list[int]]:
+    """All best actions in each state of an environment with a table `P` of its transitions, as of Gymnasium's toy text.
+
+    Where no action is better than another, there are none.
+    """
+    hashable = {key: tuple(v) if isinstance(v, list) else v for key, v in env_kwargs.items()}
+    return _best_actions(env_id, discount, tuple(hashable.items()))
+
+
+@lru_cache(64)
+def _best_actions(
+    env_id: str, discount: float, env_kwargs: tuple[tuple[str, Any], ...]
+) -> list[list[int]]:
+    """The same, by value iteration."""
+    import numpy as np
+
+    with closing(make_env(env_id, dict(env_kwargs))) as env:
+        table = env.unwrapped.P  # type: ignore[attr-defined]
+    rewards = np.zeros((len(table), len(table[0])))
+    chances = np.zeros((*rewards.shape, len(table)))
+    for state, outcomes_of in table.items():
+        for action, outcomes in outcomes_of.items():
+            for probability, after, reward, is_over in outcomes:
+                rewards[state, action] += probability * reward
+                chances[state, action, after] += probability * (not is_over)
+    values = np.zeros(len(table))
+    for _ in range(MOST_SWEEPS):
+        worth = rewards + discount * chances @ values
+        before = values
+        values = worth.max(axis=1)
+        if (values == before).all():
+            break
+    # Rounding must not decide between equal actions.
+    is_best = worth > values[:, None] - 1e-9
+    is_best[is_best.all(axis=1)] = False
+    return [np.flatnonzero(row).tolist() for row in is_best]
 
 
 def turn_limit(env: Any) -> int:

@@ -57,19 +57,17 @@ def _without_surrogates(text: str) -> str:
 
 def described_return(agent: AgentBase, mean: float) -> str:
     """A mean return in the agent's words, on one line; empty if its code fails."""
-    try:
-        words = " ".join(agent.describe_return(mean).split())
-    except RAISED:  # a user's own code
-        return ""
-    return _without_surrogates(words[:MOST_DESCRIBED])
+    return _described(lambda: agent.describe_return(mean))
 
 
 def described_turn(agent: AgentBase, observation: Any, action: Any, reward: float) -> str:
     """A turn in the agent's words, on one line; empty if it has none, or its code fails."""
-    if type(agent).describe_turn is AgentBase.describe_turn:
-        return ""
+    return _described(lambda: agent.describe_turn(observation, action, reward))
+
+
+def _described(describe: Callable[[], str]) -> str:
     try:
-        words = " ".join(agent.describe_turn(observation, action, reward).split())
+        words = " ".join(describe().split())
     except RAISED:  # a user's own code
         return ""
     return _without_surrogates(words[:MOST_DESCRIBED])
@@ -104,43 +102,41 @@ def unmasked(agent: AgentBase, mask: Any) -> tuple[str, ...] | None:
     Raises:
         EnvError: the mask has another form, may be read in two ways, or forbids every action.
     """
+    import numpy as np
+
     names = agent.action_names
     if not names:  # the agent's own code knows its actions
         return None
     where = f"The action_mask of {agent.env_id or 'the environment'}"
-    rows = _mask_rows(mask)
+    values = mask.tolist() if hasattr(mask, "tolist") else mask
+    rows = []
+    if isinstance(values, list | tuple):
+        rows = [np.ravel(part).tolist() for part in values]
     numbers = list(itertools.chain.from_iterable(rows))
     if not numbers or any(number not in (0, 1) for number in numbers):
         raise EnvError(f"{where} has to be an array, or a tuple of arrays, of 0 and 1.")
     is_flat = all(len(row) == 1 for row in rows)
-    is_by_decision = isinstance(mask, tuple) and not is_flat
+    is_tuple = isinstance(mask, tuple) and not is_flat
     sizes = list(agent.decision_sizes)
     if not sizes:
-        sizes = [len(row) for row in rows] if is_by_decision else [len(names)]
+        sizes = [len(row) for row in rows] if is_tuple else [len(names)]
     if is_flat and len(numbers) == sum(sizes):
-        values = iter(numbers)
-        rows = [list(itertools.islice(values, size)) for size in sizes]
-    readings: list[list[bool]] = []
-    if len(sizes) > 1 and [len(row) for row in rows] == sizes:  # the last decision counts fastest
-        readings.append([all(values) for values in itertools.product(*rows)])
-    if len(numbers) == math.prod(sizes) and not is_by_decision:
-        readings.append([bool(number) for number in numbers])
-    if len(readings) != 1:
+        each = iter(numbers)
+        rows = [list(itertools.islice(each, size)) for size in sizes]
+    count = math.prod(sizes)
+    has_decisions = len(sizes) > 1 and [len(row) for row in rows] == sizes
+    has_actions = len(numbers) == count and not is_tuple
+    if has_decisions == has_actions:
         hint = f" of {sizes}: give a tuple with an array for each decision" * (len(sizes) > 1)
-        raise EnvError(f"{where} has {len(numbers)} numbers for {math.prod(sizes)} actions{hint}.")
+        raise EnvError(f"{where} has {len(numbers)} numbers for {count} actions{hint}.")
+    allowed = numbers
+    if has_decisions:  # the last decision counts fastest
+        allowed = [all(values) for values in itertools.product(*rows)]
     # Where there are fewer names than actions, they are those of the first ones.
-    left = tuple(name for name, is_allowed in zip(names, readings[0], strict=False) if is_allowed)
+    left = tuple(name for name, is_allowed in zip(names, allowed, strict=False) if is_allowed)
     if not left:
         raise EnvError(f"{where} forbids each of the {len(names)} actions.")
     return left if len(left) < len(names) else None
-
-
-def _mask_rows(mask: Any) -> list[list[Any]]:
-    """The numbers in each part of a mask; empty if it is no array."""
-    import numpy as np
-
-    values = mask.tolist() if hasattr(mask, "tolist") else mask
-    return [np.ravel(part).tolist() for part in values] if isinstance(values, list | tuple) else []
 
 
 def names_by_turn(agent: AgentBase) -> bool:
@@ -167,11 +163,6 @@ def random_action(
     if names:
         return action_named(agent, rng.choice(names))
     return plain_action(env.action_space.sample())
-
-
-def reply_of(agent: AgentBase, name: str) -> str:
-    """The plainest reply that names an action."""
-    return agent.format_action(action_named(agent, name))
 
 
 def replies_of(agent: AgentBase, name: str) -> tuple[str, ...]:

@@ -99,24 +99,6 @@ class TextGame(gymnasium.Env[str, str]):
         self._game.close()
 
 
-def _last_line(text: str) -> str:
-    """The last line of a program's output; empty if it wrote nothing."""
-    lines = text.strip().splitlines()
-    return lines[-1].strip() if lines else ""
-
-
-def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """A program that Python has run, with its errors and its other output as one text."""
-    return subprocess.run(
-        [sys.executable, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    )
-
-
 def _info(state: Mapping[str, Any]) -> dict[str, Any]:
     return {name: state[name] for name in INFOS if state.get(name) is not None}
 
@@ -153,9 +135,16 @@ def made(challenge: str, settings: Mapping[str, Any]) -> Path:
             draft = draft_folder(games)
             game = draft / "game.z8"
             maker = Path(sys.executable).with_name("tw-make")
-            run = _run(str(maker), challenge, *options, "--silent", "--output", str(game))
+            run = subprocess.run(
+                [sys.executable, maker, challenge, *options, "--silent", "--output", game],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+            )
             if run.returncode or not game.is_file():
-                why = _last_line(run.stdout) or "it made no game"
-                raise EnvError(f"tw-make {challenge}: {why.rpartition('error: ')[2]}")
+                last_line = (run.stdout.strip().splitlines() or ["it made no game"])[-1]
+                raise EnvError(f"tw-make {challenge}: {last_line.rpartition('error: ')[2]}")
             os.replace(draft, folder)
     return folder / "game.z8"

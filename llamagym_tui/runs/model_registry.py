@@ -76,26 +76,6 @@ class ModelEntry(Struct, frozen=True):
     """The package that has the model when no hub can be reached."""
 
 
-class Download(Struct, frozen=True):
-    """A model that is not on this machine."""
-
-    name: str
-    hub_bytes: int = 0
-    """That it has on the hub, about. 0: not known."""
-    package: PackagedModel | None = None
-    """The package that has it too."""
-
-    @property
-    def source(self) -> str:
-        """Size and source of the download, for people."""
-        size = f"about {self.hub_bytes / MEGABYTE:,.0f} MB " if self.hub_bytes else ""
-        source = f"{size}from the hub"
-        if self.package is None:
-            return source
-        megabytes = self.package.bytes / MEGABYTE
-        return f"{source} or, where that cannot be reached, {megabytes:,.0f} MB as the package {self.package.name}"
-
-
 ENTRIES = msgspec.toml.decode(
     file_text(Path(__file__).with_name("models.toml")), type=dict[str, tuple[ModelEntry, ...]]
 )["models"]
@@ -148,12 +128,22 @@ def is_here(name: str) -> bool:
     return name == BUNDLED or has_package or is_in_hub_cache(name)
 
 
-def download_of(name: str) -> Download | None:
-    """The download that a model needs before it loads, if any. No hub is contacted."""
+def download_of(name: str) -> str | None:
+    """Size and source of the download that a model needs before it loads, in words. None: it needs none.
+
+    No hub is contacted.
+    """
     if Path(name).expanduser().exists() or name.count("/") != 1 or is_here(name):
         return None
-    parameters = next((entry.parameters for entry in ENTRIES if entry.name == name), 0)
-    return Download(name, hub_bytes=parameters * BYTES_A_WEIGHT, package=package_of(name))
+    entry = find(name)
+    if entry is None:
+        return "from the hub"
+    megabytes = entry.parameters * BYTES_A_WEIGHT / MEGABYTE
+    source = f"about {megabytes:,.0f} MB from the hub"
+    if entry.package is None:
+        return source
+    megabytes = entry.package.bytes / MEGABYTE
+    return f"{source} or, where that cannot be reached, {megabytes:,.0f} MB as the package {entry.package.name}"
 
 
 def folder_of_known(name: str) -> Path | None:

@@ -12,16 +12,12 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from huggingface_hub import constants
 
 from llamagym_tui.demos.training_data import TrainingData
-from llamagym_tui.engine.allocator import keep_freed_memory, return_freed_memory
 from llamagym_tui.engine.learning import checkpoint
-from llamagym_tui.engine.learning.checkpoint import keep_template
 from llamagym_tui.engine.learning.imitation import learn_from
 from llamagym_tui.engine.learning.ppo import PPO, learner_for, unused_settings, what_is_trained
 from llamagym_tui.engine.memory import require_memory
-from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
 from llamagym_tui.engine.model.sources import model_folder
 from llamagym_tui.engine.own_torch import cores, set_threads
@@ -80,16 +76,12 @@ class Builders:
         name = self.config.model
         download = model_registry.download_of(name)
         if download is not None:
-            notify(f"downloading {name}, {download.source}")
-        if model_folder(name, notify) is not None or constants.HF_HUB_OFFLINE:
-            return
-        if not hub.is_reachable(name) and download is None:
-            notify(f"no hub answers, so {name} is loaded as it is on this machine")
+            notify(f"downloading {name}, {download}")
+        model_folder(name, notify)
 
     def model(self) -> LoadedModel:
         """The model with its value head, and its tokenizer."""
         config = self.config
-        keep_freed_memory()
         set_threads(1)
         torch.manual_seed(config.seed)  # a new value head and a new adapter begin at random
         loaded = load_model_and_tokenizer(
@@ -99,9 +91,6 @@ class Builders:
             lora=None if holds_adapter(config.model) else config.lora,
             dtype=config.dtype,
         )
-        if config.resume:
-            keep_template(loaded.tokenizer, Path(config.run_dir))
-        return_freed_memory()  # of its trial, hundreds of MiB for a large vocabulary
         # Libraries and model stay; turns and trees come in thousands and are freed by counting references.
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)

@@ -12,7 +12,7 @@ import pytest
 from llamagym_tui.agent import Agent
 from llamagym_tui.game.drawing import drawn
 from llamagym_tui.game.environment import make_env
-from llamagym_tui.game.observed import action_named, called, observed, random_action, reply_of
+from llamagym_tui.game.observed import action_named, called, observed, random_action
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer.probes.map_policy import lay_out
 
@@ -68,7 +68,9 @@ def test_its_actions_are_all_that_the_environment_has(agent: Agent) -> None:
 def test_a_name_that_is_admissible_reads_back_from_its_reply(agent: Agent) -> None:
     for shown in observations_of(agent):
         for name in observed(agent, *shown).actions or ():
-            assert agent.read(reply_of(agent, name)).action == action_named(agent, name)
+            assert agent.read(
+                agent.format_action(action_named(agent, name))
+            ).action == action_named(agent, name)
 
 
 def test_its_canonical_reply_reads_as_the_action(agent: Agent) -> None:

@@ -31,7 +31,7 @@ def test_cards_lie_on_the_table_as_far_as_they_are_known() -> None:
         "┌──┌────┐     ┌─────────┐",
         "│ A│░░░░│     │14 soft  │",
         "└──└────┘     └─────────┘",
-        "dealer        you",
+        "dealer        you 14 soft",
     ]
     table = drawn(agent, TABLE, (25, 1, 0))
     assert lines(table) == [
@@ -82,20 +82,6 @@ def test_pieces_are_read_as_lines_and_bounded() -> None:
     assert lines(found) == ["x" * MAX_COLUMNS] * MAX_LINES
     assert grounds(found) == [("x" * MAX_COLUMNS, "ice")] * MAX_LINES
     assert drawn(Draws(), None, [[Piece(None, "ice")]]) == ("", ())  # type: ignore[arg-type]
-
-
-class Renders:
-    """An environment that renders what it is given."""
-
-    render_mode = "ansi"
-
-    def __init__(self, text: object) -> None:
-        self.text = text
-
-    def render(self) -> object:
-        if isinstance(self.text, Exception):
-            raise self.text
-        return self.text
 
 
 class Draws(CountAgent):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 
-from llamagym_tui.agents._lake_maps_env import LakeMaps, is_held_out
+from llamagym_tui.agents._lake_maps_env import is_held_out
 from llamagym_tui.agents.frozen_lake_maps import FrozenLakeMapsAgent
 from llamagym_tui.game.drawing import drawn
 from llamagym_tui.game.environment import agent_env, evaluated_agent
@@ -45,19 +44,6 @@ def test_an_evaluation_plays_on_maps_that_are_held_out_and_a_match_where_the_per
     met = [env.reset(seed=seed)[0][0] for seed in range(20)]
     env.close()
     assert {is_held_out(letters) for letters in met} == {held_out}
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_step_leads_where_gymnasiums_own_lake_leads(seed: int) -> None:
-    env = LakeMaps()
-    letters = env.reset(seed=seed)[0][0]
-    rows = [letters[start : start + 4] for start in range(0, 16, 4)]
-    gymnasiums = FrozenLakeEnv(desc=rows, is_slippery=False)
-    for field, kind in enumerate(letters):
-        for action in range(4) if kind in "SF" else ():
-            env._field = field
-            ((_, to, reward, ended),) = gymnasiums.P[field][action]
-            assert env.step(action)[:3] == ((letters, to), reward, ended)
 
 
 def test_the_map_is_told_with_the_walker_and_what_is_around() -> None:

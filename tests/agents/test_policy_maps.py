@@ -6,7 +6,6 @@ import pytest
 
 from benchmarks.exact_blackjack import CARDS, STATES, draw, optimal_policy
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.agents.frozen_lake import MAPS, FrozenLakeAgent
 from llamagym_tui.game.pictures import Panel, PolicyMap
 from llamagym_tui.trainer.probes.map_policy import lay_out
 
@@ -36,24 +35,6 @@ def test_blackjacks_best_actions_are_those_of_dynamic_programming() -> None:
     for panel, told in zip(policy_map.panels, laid_out.panels, strict=True):
         for states, cells in zip(panel.states, told.cells, strict=True):
             assert [cell.best for cell in cells] == [[int(optimal[state])] for state in states]
-
-
-def test_every_first_step_of_a_shortest_path_over_the_lake_is_best() -> None:
-    (panel,) = lay_out(FrozenLakeAgent(), FrozenLakeAgent().policy_map()).panels
-    best = [
-        ["".join("←↓→↑"[action] for action in cell.best) or cell.sign for cell in row]
-        for row in panel.cells
-    ]
-    assert best == [
-        ["↓→", "→", "↓", "←"],
-        ["↓", "O", "↓", "O"],
-        ["→", "↓→", "↓", "O"],
-        ["O", "→", "→", "G"],
-    ]
-    assert (
-        sum(cell.is_state for row in panel.cells for cell in row)
-        == sum(row.count("F") for row in MAPS["4x4"]) + 1
-    )
 
 
 class Plain(BlackjackAgent):

@@ -104,7 +104,7 @@ def test_an_evaluation_has_what_is_given_and_trains_no_weights() -> None:
     assert evaluated_config("coin", "some-model", own=SAMPLES) == RunConfig(
         **usual, dtype="float32", full_finetuning=True
     )
-    given: dict[str, Any] = {"base": "/base", "system_prompt": "Call.", "history": 2, "n_envs": 3}
+    given: dict[str, Any] = {"system_prompt": "Call.", "history": 2, "n_envs": 3}
     given |= {"seed": 4, "device": "cpu", "threads": 2, "dtype": "bfloat16", "env": {"size": 5}}
     assigned = {"max_turns": 6, "generation": {"max_new_tokens": 5, "temperature": 0.7}}
     found = evaluated_config("coin", "some-model", given | assigned, own=SAMPLES)

@@ -32,7 +32,6 @@ OTHERS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "another device": lambda: put_back(torch.set_default_device, "meta", None),
     "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
     "threads": lambda: put_back(torch.set_num_threads, 2, 1),
-    "determinism": lambda: put_back(torch.use_deterministic_algorithms, True, False),
 }
 
 
@@ -44,7 +43,6 @@ def state() -> tuple[Any, ...]:
         torch.get_default_device().type,
         torch.is_autocast_enabled("cpu"),
         torch.get_num_threads(),
-        torch.are_deterministic_algorithms_enabled(),
     )
 
 
@@ -54,16 +52,14 @@ def test_what_others_have_set_holds_for_them_and_not_for_the_engine(other, monke
     with OTHERS[other]():
         before = state()
         with own_torch():
-            assert state() == (True, False, torch.float32, "cpu", False, 1, False)
+            assert state() == (True, False, torch.float32, "cpu", False, 1)
         assert state() == before
 
 
-def test_threads_and_determinism_are_a_users_own_where_the_engine_has_chosen_no_threads(
-    monkeypatch,
-) -> None:
+def test_threads_are_a_users_own_where_the_engine_has_chosen_none(monkeypatch) -> None:
     monkeypatch.setattr(module, "_chosen", {})
-    with OTHERS["threads"](), OTHERS["determinism"](), own_torch():
-        assert (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()) == (2, True)
+    with OTHERS["threads"](), own_torch():
+        assert torch.get_num_threads() == 2
 
 
 def weights_after(make_policy: Any, make_learner: Any, other: str) -> list[float]:

@@ -53,7 +53,6 @@ def test_whether_text_is_rendered_is_tried_once(can_render: bool, modes: list[An
         (("left", "Left"), "'left' and 'Left' are read as the same one"),
         (("left", " left\u200b"), "are read as the same one"),
         ((" 1", "0"), "which is the number of another one"),
-        (("1.0", "up"), "which is the number of another one"),
     ],
 )
 def test_names_that_are_read_as_another_action_are_refused(names: Any, words: str) -> None:

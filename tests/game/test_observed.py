@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from llamagym_tui.game.observed import (
     called,
     expert_action,
-    is_refused,
     observation_text,
 )
 from tests.text_env import ChestAgent, ChestEnv
@@ -43,12 +41,3 @@ def test_an_agent_that_takes_info_words_and_draws_with_it() -> None:
     seen = ChestEnv().reset()
     assert observation_text(agent, *seen) == "You are in a hall. You can: take key, go north."
     assert called(agent.draw, seen[0], {"info": seen[1]}) == "1"
-
-
-@pytest.mark.parametrize(
-    ("info", "refused"),
-    [({"invalid_action": True}, True), ({"invalid_action": np.True_}, True), ({"invalid_action": 0}, False),
-     ({}, False), (None, False)],
-)  # fmt: skip
-def test_an_environment_refuses_an_action_by_its_info(info: Any, refused: bool) -> None:
-    assert is_refused(info) is refused

@@ -16,7 +16,6 @@ from llamagym_tui.game import text_game
 from llamagym_tui.game.environment import make_env, turn_limit
 from llamagym_tui.game.observed import observed
 from llamagym_tui.setup import catalog
-from llamagym_tui.setup.run_config import run_config
 
 # Looked for and not imported, which takes more than a second of each process that collects the tests.
 pytestmark = pytest.mark.skipif(
@@ -129,12 +128,8 @@ def test_what_an_observation_has_and_what_is_offered() -> None:
         ("examine note", "go west", "take milk"),
     )
     assert observed(agent, "-= Kitchen =-\nA milk is here.", info).text.count("Kitchen") == 1
-    assert agent.draw("", info) == "west -- [ Kitchen ]\n\nYou are carrying nothing.\nscore 3 of 8"
+    assert (
+        agent.draw("", info)
+        == "[ Kitchen ]\nexits: west\n\nYou are carrying nothing.\nscore 3 of 8"
+    )
     assert agent.read(" Take milk.\n").action == "Take milk"
-
-
-def test_a_run_of_a_text_game_chooses_among_commands_unless_another_way_is_set() -> None:
-    generation = run_config("tw-simple").generation
-    assert (generation.policy, generation.normalization) == ("score", "token")
-    other = run_config("textworld", {"generation.policy": "generate"})
-    assert other.generation.policy == "generate"

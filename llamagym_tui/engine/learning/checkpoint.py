@@ -24,10 +24,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from llamagym_tui.engine.learning.ppo import PPO, LearnerState
-from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE
+from llamagym_tui.engine.model.sources import VALUE_HEAD_FILE
 from llamagym_tui.engine.policy.earlier import EarlierSelf
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.tokens.template_date import with_date_of
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.runs.run_folder import (
     GOOD_MODEL_DIR,
@@ -42,7 +41,6 @@ from llamagym_tui.user_files import (
     discard_drafts,
     draft_folder,
     file_content,
-    file_text,
     link_folder,
     regular_file,
     require_regular,
@@ -51,8 +49,6 @@ from llamagym_tui.user_files import (
 
 TENSORS = "learner.safetensors"
 """The learner's tensors, and the state of the sampling generator."""
-CHAT_TEMPLATE = "chat_template.jinja"
-"""The chat template, as transformers names it."""
 STATE = "learner.msgpack"
 """The state of learner and session, but for tensors."""
 MOST_STATE = 2**30
@@ -247,19 +243,6 @@ def load_start(run_dir: Path, policy: Policy) -> None:
             f"The policy that PPO began from cannot be used in {str(place)!r} ({error}): "
             "start again in another --run-dir."
         ) from error
-
-
-def keep_template(tokenizer: Any, run_dir: Path) -> None:
-    """Let a tokenizer's chat template write what it wrote in a run so far: its date, and the plain one."""
-    for name in WORDS:
-        file = run_dir / name / CHAT_TEMPLATE
-        if file.is_file():
-            saved = file_text(file)
-            if not tokenizer.chat_template:
-                tokenizer.chat_template = saved
-            elif isinstance(tokenizer.chat_template, str):
-                tokenizer.chat_template = with_date_of(tokenizer.chat_template, saved)
-            return
 
 
 def _read(place: Path, policy: Policy, learner: PPO, kind: Any) -> Saved:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from llamagym_tui.engine.learning.losses import Made, Objective, UpdateSums
 from llamagym_tui.engine.learning.packing import PackedRows, Row, forwards, minibatches, parts_of
 from llamagym_tui.engine.model.forward import Encoded
-from llamagym_tui.engine.model.shape import forward_limits, shape_of
+from llamagym_tui.engine.model.shape import forward_limits
 from llamagym_tui.engine.policy.earlier import EarlierSelf
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import Ranks
@@ -49,7 +49,7 @@ class ModelSteps:
         """Factor on the scheduled learning rate."""
         backbone = policy.model.backbone
         self.limits = forward_limits(
-            shape_of(backbone.lm.config),
+            backbone.lm.config,
             backbone.dtype.itemsize,
             flat=backbone.is_lean,
         )

@@ -21,7 +21,6 @@ import msgspec
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.allocator import return_freed_memory
 from llamagym_tui.engine.learning.figures import UsedBatch, update_stats
 from llamagym_tui.engine.learning.head_steps import HeadState, HeadSteps
 from llamagym_tui.engine.learning.losses import Objective
@@ -189,7 +188,6 @@ class PPO:
         )
         # 2. Steps, until all are made, the KL to the sampling policy exceeds its target, or a stop.
         made = self.steps.train(objective, self.lr, should_stop, progress)
-        return_freed_memory()
         sums = made.sums.of_all(self.ranks)
         # 3. Figures, and the state of the next update.
         stats = update_stats(

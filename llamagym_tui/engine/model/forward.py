@@ -43,9 +43,10 @@ Choose = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 class Encoded:
-    """Hidden states of a forward. Logits are computed from them where they are needed.
+    """Hidden states of a forward.
 
-    The logits of all positions would be the largest tensor of an update, and few positions are decisions.
+    The logits of all positions would be the largest tensor of an update, and few positions are decisions. So logits are
+    computed where they are needed.
     """
 
     def __init__(self, head: nn.Module, hidden: Tensor, *logits: Tensor) -> None:
@@ -59,7 +60,7 @@ class Encoded:
         self.hidden = hidden
         self._head = head
         self._tensors = (hidden, *logits)
-        """Everything known of each position; `logits_at` looks at the last."""
+        """All tensors of each position; `logits_at` looks at the last."""
 
     def logits_at(self, rows: Tensor, columns: Tensor) -> Tensor:
         """(N, V) logits at N positions, in fp32."""
@@ -204,31 +205,28 @@ class Backbone:
 
     @torch.no_grad()
     def _try_out(self) -> None:
-        """Compare a row with its beginning, and the flat forward with transformers' own."""
+        """Compare two rows that begin alike with each other, and with the flat forward of their tree."""
         is_exact = self.dtype == torch.float32 and not getattr(self.lm, "is_quantized", False)
         tolerance = TOLERANCE if is_exact else COARSE_TOLERANCE
         length = min(TRIAL_TOKENS, context_of(self.lm.config) or TRIAL_TOKENS)
         ids = [(7 * at * at + 3 * at + 1) % self.vocabulary for at in range(length)]
         half = length // 2
-        encoded = self.encode_rows([ids, ids[:half]])
+        other = [*ids[:half], *ids[: half - 1 : -1]]
+        encoded = self.encode_rows([ids, other])
         if encoded.hidden.shape[:-1] != (2, length):
             raise ValueError("it has no hidden state of each token that a value head could read")
-        whole, part = _logprobs(encoded, [0, 1], range(half))
-        if not whole.isfinite().all():
+        own = torch.stack([_logprobs(encoded, row, range(length)) for row in (0, 1)])
+        if not own.isfinite().all():
             raise ValueError("its predictions are not finite numbers, so its weights are broken")
-        if (whole - part).abs().max() > tolerance:
+        if (own[0, :half] - own[1, :half]).abs().max() > tolerance:
             raise ValueError("what it predicts depends on tokens to come")
         if not (self.is_split and is_llama_like(self.lm.config)):
             return
-        tree = TokenTree()
-        paths = [tree.insert(ids), tree.insert([*ids[:half], *ids[:-half:-1]])]
-        rows = [[tree.ids[column] for column in path] for path in paths]
-        own = _logprobs(self.encode_rows(rows), [0, 1], [half, length - 2])
         self.is_lean = True
+        tree = TokenTree()
+        paths = [tree.insert(ids), tree.insert(other)]
         flat = self.encode_tree(tree, range(len(tree)))
-        ours = torch.stack(
-            [_logprobs(flat, [0], [path[half], path[length - 2]])[0] for path in paths]
-        )
+        ours = torch.stack([_logprobs(flat, 0, path) for path in paths])
         difference = float((ours - own).abs().max().nan_to_num(float("inf")))
         if difference > tolerance:
             self.is_lean = False
@@ -250,9 +248,7 @@ class _Chooser(LogitsProcessor):
         return self._done
 
 
-def _logprobs(encoded: Encoded, rows: Sequence[int], columns: Sequence[int]) -> Tensor:
-    """(R, C, V) at some columns of some rows."""
-    device = encoded.hidden.device
-    at = torch.tensor(rows, device=device).repeat_interleave(len(columns))
-    logits = encoded.logits_at(at, torch.tensor([*columns] * len(rows), device=device))
-    return logits.log_softmax(-1).unflatten(0, (len(rows), -1))
+def _logprobs(encoded: Encoded, row: int, columns: Sequence[int]) -> Tensor:
+    """(C, V) at some columns of a row."""
+    at = torch.tensor(columns, device=encoded.hidden.device)
+    return encoded.logits_at(torch.full_like(at, row), at).log_softmax(-1)

@@ -1,26 +1,22 @@
 """GGUF files as models: found, and converted once into a folder that transformers reads like any other.
 
-What a file holds is quantized, mostly to four or eight bits a weight; its folder has the dequantized weights, so what
-is trained on top is an adapter over these. Folders lie in the user's cache and can be made again at any time.
+A file's weights are quantized, mostly to four or eight bits; its folder has the dequantized weights. Folders lie in
+the user's cache and can be made again at any time. transformers ignores some of a file's header, which is carried
+into the folder's configuration here, or refused.
 """
 
 import hashlib
 import json
-import re
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
-from llamagym_tui.engine.model.gguf_header import (
-    ROPE_FACTORS,
-    carry_positions,
-    require_obeyed,
-    require_whole,
-)
 from llamagym_tui.engine.model.load_faults import require_all_weights
-from llamagym_tui.errors import ModelLoadError
+from llamagym_tui.errors import ModelLoadError, described
 from llamagym_tui.user_files import (
     cache_dir,
     discard,
@@ -30,21 +26,31 @@ from llamagym_tui.user_files import (
     regular_file,
 )
 
-SUFFIX = ".gguf"
 MAGIC = b"GGUF"
 OLLAMA_WEIGHTS = "application/vnd.ollama.image.model"
 """The kind of layer that has the weights, in a manifest of Ollama's."""
-SAMPLES = 64
-"""Places of a file, from its beginning to its end, that its folder is named by."""
-SAMPLED_BYTES = 2**16
-"""Bytes of each."""
+LARGEST_MANIFEST = 2**16
 LARGEST_IN_FP32 = 1_000_000_000
 """Weights up to which the folder has them in float32; those of a larger model are rounded to bfloat16."""
 LARGEST_FILE = 2**40
-PART = re.compile(r".*-\d{5}-of-(?!00001)\d{5}\.gguf")
-"""Names of the parts in which llama.cpp divides a large model."""
-CONVERSION = 2
-"""Raised when the folder of the same file changes, so that nobody plays with what an earlier version has made."""
+SAMPLES = 64
+"""Of a file, for its fingerprint."""
+SAMPLE_BYTES = 2**16
+CONVERSION = 3
+"""Raised when the folder of the same file changes, so that nobody plays with the folder of an earlier version."""
+NEEDED = ("context_length", "embedding_length", "block_count", "attention.head_count")
+"""Keys without which transformers would take the sizes of another model."""
+TOKENS = "tokenizer.ggml.tokens"
+ROPE_FACTORS = "rope_freqs.weight"
+"""Divides the frequencies of positions in Llama 3.1 and later."""
+LLAMA_3 = {
+    "rope_type": "llama3",
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
+"""Scaling of positions in Llama 3.1 and later, but for its factor."""
+INSTEAD = "take the model as safetensors"
 
 
 def gguf_file(path: Path) -> Path | None:
@@ -54,23 +60,36 @@ def gguf_file(path: Path) -> Path | None:
     (``~/.ollama/models/manifests/registry.ollama.ai/library/NAME/TAG``).
 
     Raises:
-        ModelLoadError: a folder has several, or the parts of one, or a manifest names a file that is not there.
+        ModelLoadError: a folder has several, or a manifest names a file that is not there.
     """
     if path.is_file():
-        if _begins_as_gguf(path):
-            return path
-        return _of_manifest(path)
-    found = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else []
-    parts = [each for each in found if PART.fullmatch(each.name)]
-    if parts and len(parts) == len(found):
-        raise ModelLoadError(
-            f"{path} has a model in parts ({parts[0].name} and so on): merge them with llama-gguf-split --merge "
-            f"{parts[0].name} WHOLE.gguf, and name the whole file."
-        )
+        with regular_file(path, most=LARGEST_FILE) as file:
+            is_gguf = file.read(len(MAGIC)) == MAGIC
+        return path if is_gguf else _of_manifest(path)
+    found = sorted(path.glob("*.gguf")) if path.is_dir() else []
     if len(found) > 1:
         names = ", ".join(each.name for each in found)
         raise ModelLoadError(f"{path} has several GGUF files ({names}): name one of them.")
     return found[0] if found else None
+
+
+def _of_manifest(path: Path) -> Path | None:
+    """The file that a manifest of Ollama's names; None: the path is no manifest."""
+    if path.stat().st_size > LARGEST_MANIFEST:
+        return None
+    try:
+        layers = json.loads(file_content(path))["layers"]
+        digest = next(each["digest"] for each in layers if each["mediaType"] == OLLAMA_WEIGHTS)
+    except (ValueError, KeyError, TypeError, StopIteration):
+        return None
+    name = str(digest).replace(":", "-")
+    for parent in path.parents:
+        blob = parent / "blobs" / name
+        if blob.is_file():
+            return blob
+    raise ModelLoadError(
+        f"The manifest {path} names the file {name}, which is not in Ollama's folder of blobs."
+    )
 
 
 def converted(file: Path, notify: Callable[[str], None] = lambda words: None) -> Path:
@@ -78,11 +97,11 @@ def converted(file: Path, notify: Callable[[str], None] = lambda words: None) ->
 
     Args:
         file: a GGUF file.
-        notify: called with what is being done, in words.
+        notify: called with the progress, in words.
     Raises:
         ModelLoadError: transformers cannot read it, or would read another model than it holds.
     """
-    folder = cache_dir() / "models" / f"{file.stem}-{_fingerprint(file)}"
+    folder = cache_dir() / "models" / f"{file.stem}-{CONVERSION}-{_fingerprint(file)}"
     if (folder / "config.json").is_file():
         return folder
     make_folder(folder.parent)
@@ -91,19 +110,35 @@ def converted(file: Path, notify: Callable[[str], None] = lambda words: None) ->
         from gguf import GGUFReader
 
         reader = GGUFReader(file)
-        require_whole(file.name, reader)
-        notify(f"converting {file.name} from {quantization(reader)}")
-        _convert(file, reader, draft)
+        keys = {
+            name: field.contents()
+            for name, field in reader.fields.items()
+            if not name.startswith("tokenizer.")  # long lists
+        }
+        _require_whole(file.name, keys, has_tokens=TOKENS in reader.fields)
+        notify(f"converting {file.name}")
+        _convert(file, reader, keys, draft)
         put_in_place(draft, folder)
     except ModelLoadError:
         raise
     except Exception as error:
         raise ModelLoadError(
-            f"The GGUF file {file.name} cannot be read by transformers: {' '.join(str(error).split())[:200]}"
+            f"The GGUF file {file.name} cannot be read by transformers: {described(error)}."
         ) from error
     finally:
         discard(draft)
     return folder
+
+
+def _fingerprint(file: Path) -> str:
+    """A hash of samples of a file; models that were trained from the same one may begin and end alike."""
+    size = file.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with regular_file(file, most=LARGEST_FILE) as content:
+        for number in range(SAMPLES):
+            content.seek(number * max(0, size - SAMPLE_BYTES) // (SAMPLES - 1))
+            digest.update(content.read(SAMPLE_BYTES))
+    return digest.hexdigest()[:12]
 
 
 def put_in_place(made: Path, folder: Path) -> None:
@@ -115,27 +150,23 @@ def put_in_place(made: Path, folder: Path) -> None:
             raise
 
 
-def quantization(reader: Any) -> str:
-    """The quantization of most of a file's weights, as ``Q4_1``."""
-    counts: dict[str, int] = {}
-    for tensor in reader.tensors:
-        name = tensor.tensor_type.name
-        counts[name] = counts.get(name, 0) + int(tensor.n_elements)
-    return max(counts, key=lambda name: counts[name])
-
-
-def _convert(file: Path, reader: Any, folder: Path) -> None:
+def _convert(file: Path, reader: Any, keys: Mapping[str, Any], folder: Path) -> None:
     """Write model and tokenizer of a file into a folder.
 
     Raises:
-        ModelLoadError: not all of its header and weights would be in there, or more weights than it has.
+        ModelLoadError: its header or its weights would not all be in there, or more weights than it has.
     """
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     source = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
     config: Any = AutoConfig.from_pretrained(**source)
-    carry_positions(file.name, reader, config)
-    require_obeyed(file.name, reader, config)
+    factors = [np.asarray(each.data) for each in reader.tensors if each.name == ROPE_FACTORS]
+    prefix = f"{keys['general.architecture']}."
+    own_keys = {
+        name.removeprefix(prefix): value for name, value in keys.items() if name.startswith(prefix)
+    }
+    _carry_positions(file.name, own_keys, factors, config)
+    _require_obeyed(file.name, own_keys, config)
     model: Any
     model, found = AutoModelForCausalLM.from_pretrained(
         **source,
@@ -144,76 +175,121 @@ def _convert(file: Path, reader: Any, folder: Path) -> None:
         output_loading_info=True,
         ignore_mismatched_sizes=True,
     )
-    left_over = _left_over(reader, model)
-    require_all_weights(f"The GGUF file {file.name}", {**found, "unexpected_keys": left_over})
+    require_all_weights(f"The GGUF file {file.name}", {**found, "unexpected_keys": ()})
+    in_file = sum(int(each.n_elements) for each in reader.tensors if each.name != ROPE_FACTORS)
+    in_model = sum(weight.numel() for weight in model.parameters())
+    if in_file > in_model:
+        raise ModelLoadError(
+            f"The GGUF file {file.name} has {in_file:,} weights, of which transformers reads {in_model:,}: {INSTEAD}."
+        )
     tokenizer = AutoTokenizer.from_pretrained(**source)
     # The weights are dequantized by now; as long as a model says that it is quantized, it refuses to be saved.
     model.hf_quantizer = None
     model.is_quantized = False
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
-    if model.num_parameters() > LARGEST_IN_FP32:
+    if in_model > LARGEST_IN_FP32:
         model.to(torch.bfloat16)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 
-def _left_over(reader: Any, model: Any) -> list[str]:
-    """Names of the file's tensors that nothing has read; none, where the model has as many weights as the file."""
-    from transformers.modeling_gguf_pytorch_utils import (
-        TENSOR_PROCESSORS,
-        TensorProcessor,
-        get_gguf_hf_weights_map,
-    )
-
-    tensors = {each.name: int(each.n_elements) for each in reader.tensors}
-    tensors.pop(ROPE_FACTORS, None)  # carried into the configuration, or refused
-    if sum(tensors.values()) == sum(weight.numel() for weight in model.parameters()):
-        return []
-    architecture = reader.fields["general.architecture"].contents()
-    processor = TENSOR_PROCESSORS.get(architecture, TensorProcessor)(config=model.config.to_dict())
-    read = get_gguf_hf_weights_map(model, processor)
-    return [
-        name for name in tensors if name not in read and name.removesuffix(".weight") not in read
-    ]
-
-
-def _of_manifest(path: Path) -> Path | None:
-    """The file that a manifest of Ollama's names; None: the path is no manifest."""
-    if path.stat().st_size > SAMPLED_BYTES:
-        return None
-    try:
-        layers = json.loads(file_content(path))["layers"]
-        digests = [each["digest"] for each in layers if each["mediaType"] == OLLAMA_WEIGHTS]
-    except (ValueError, KeyError, TypeError):
-        return None
-    for digest in digests:
-        name = str(digest).replace(":", "-")
-        for parent in path.parents:
-            blob = parent / "blobs" / name
-            if blob.is_file():
-                return blob
+def _require_whole(file_name: str, keys: Mapping[str, Any], *, has_tokens: bool) -> None:
+    """Refuse a header of no whole model, before a model of the size that it seems to have is made."""
+    if int(keys.get("split.count", 1)) > 1:
         raise ModelLoadError(
-            f"The manifest {path} names the file {name}, which is not in Ollama's folder of blobs."
+            f"The GGUF file {file_name} is one of {keys['split.count']} parts of a model: merge them with "
+            "llama-gguf-split --merge FIRST_PART WHOLE.gguf, and name the whole file."
         )
-    return None
+    architecture = keys.get("general.architecture")
+    lacking = [name for name in NEEDED if f"{architecture}.{name}" not in keys]
+    if keys.get("general.type", "model") != "model" or lacking or not has_tokens:
+        raise ModelLoadError(
+            f"The GGUF file {file_name} is no whole model with its tokenizer (its header lacks "
+            f"{', '.join(lacking) or TOKENS}): take the model's file as llama.cpp writes it."
+        )
 
 
-def _begins_as_gguf(path: Path) -> bool:
-    with regular_file(path, most=LARGEST_FILE) as file:
-        return file.read(len(MAGIC)) == MAGIC
+def _carry_positions(
+    file_name: str, keys: Mapping[str, Any], factors: list[np.ndarray], config: Any
+) -> None:
+    """Write how a file scales positions into the configuration that transformers has made of it.
 
-
-def _fingerprint(path: Path) -> str:
-    """Some letters that another file does not have: of its length, and of what it has in `SAMPLES` places.
-
-    Models that were trained from the same one may begin and end alike.
+    Args:
+        file_name: for messages.
+        keys: those of the file's architecture.
+        factors: the file's `ROPE_FACTORS`, or none.
+        config: is changed.
     """
-    length = path.stat().st_size
-    digest = hashlib.sha256(f"{CONVERSION} {length}".encode())
-    last = max(0, length - SAMPLED_BYTES)
-    with regular_file(path, most=LARGEST_FILE) as file:
-        for place in range(SAMPLES):
-            file.seek(place * last // (SAMPLES - 1))
-            digest.update(file.read(SAMPLED_BYTES))
-    return digest.hexdigest()[:12]
+    whole = getattr(config, "rope_parameters", None)
+    if whole is None:
+        return
+    rope = whole.get("full_attention", whole)
+    rope["rope_theta"] = float(keys.get("rope.freq_base", 10_000.0))
+    factor = float(keys.get("rope.scaling.factor", keys.get("rope.scale_linear", 0.0))) or 1.0
+    kind = keys.get("rope.scaling.type", "linear")  # as llama.cpp reads a factor alone
+    is_scaled = kind != "none" and not (kind == "linear" and factor == 1.0)
+    if rope.get("rope_type") == "proportional":  # it has the factors of itself
+        factors = []
+    if is_scaled and (kind != "linear" or factors):
+        raise ModelLoadError(
+            f"The GGUF file {file_name} scales positions by rope.scaling.type {kind!r}, which is not read: {INSTEAD}."
+        )
+    if is_scaled:
+        rope |= {"rope_type": "linear", "factor": factor}
+    if factors:
+        rope |= llama3_scaling(file_name, factors[0].astype(np.float64), rope["rope_theta"])
+
+
+def llama3_scaling(file_name: str, factors: np.ndarray, theta: float) -> dict[str, Any]:
+    """The rope parameters of Llama 3 that give these factors.
+
+    High frequencies stay as they are and low ones are divided by one factor. Between them the multiplier is linear.
+
+    Args:
+        file_name: for a message.
+        factors: (E / 2,) by which each frequency is divided, for heads of E numbers.
+        theta: the base of the frequencies.
+    Raises:
+        ModelLoadError: others give them.
+    """
+    half = len(factors)
+    turns = 8192 * theta ** (-np.arange(half) / half) / (2 * math.pi)  # in the original length
+    factor = round(float(factors.max()), 4)
+    share = np.clip((turns - 1.0) / (4.0 - 1.0), 0, 1)
+    # The file has them in float32.
+    if not np.allclose(1 / ((1 - share) / factor + share), factors, rtol=1e-4):
+        raise ModelLoadError(
+            f"The tensor {ROPE_FACTORS} of the GGUF file {file_name} scales positions in another way than Llama 3, "
+            f"which is not read: {INSTEAD}."
+        )
+    return LLAMA_3 | {"factor": factor}
+
+
+def _require_obeyed(file_name: str, keys: Mapping[str, Any], config: Any) -> None:
+    """Refuse a factor, limit or window of the header that the configuration has nowhere.
+
+    transformers passes over keys that it does not know, and would compute another model.
+    """
+    known = _numbers(config.to_dict())
+    for name, value in keys.items():
+        is_window = name == "attention.sliding_window"
+        is_carried = name in ("rope.scaling.factor", "rope.scale_linear")
+        if is_carried or not (isinstance(value, float) or is_window):
+            continue
+        never_slides = is_window and value >= getattr(config, "max_position_embeddings", math.inf)
+        is_neutral = value in (0, 1) or never_slides
+        if not is_neutral and not any(math.isclose(value, each, rel_tol=1e-6) for each in known):
+            raise ModelLoadError(
+                f"The GGUF file {file_name} has {name} = {value} in its header, which transformers does not read: "
+                f"{INSTEAD}."
+            )
+
+
+def _numbers(value: Any) -> list[float]:
+    """All numbers of a configuration, nested ones too."""
+    if isinstance(value, dict):
+        return _numbers(list(value.values()))
+    if isinstance(value, list | tuple):
+        return [number for part in value for number in _numbers(part)]
+    return [value] if isinstance(value, int | float) else []

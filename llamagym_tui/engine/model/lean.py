@@ -6,7 +6,7 @@ That is exact: embedding, norms, feed-forward layers and the projections of atte
 only attention has to know which tokens stand before which. The model's own modules compute all the former, so
 adapters, biases and norms of heads are theirs; attention is computed here. It differs from the textbook in two ways:
 
-- on a tree nothing is padded, and what conversations share is computed once;
+- on a tree nothing is padded, and shared beginnings are computed once;
 - in the last layer only the tokens that are read pass, because nothing is computed from the others.
 
 Loading compares this with transformers' own forward (`llamagym_tui.engine.model.forward`).
@@ -16,25 +16,17 @@ of queries, K heads of keys and values, G = H / K heads of queries that share on
 P tokens of the prefix, W columns of a cache.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from llamagym_tui.engine.allocator import return_freed_memory
 from llamagym_tui.engine.model.shape import first_length
 from llamagym_tui.engine.tokens.flat_tree import FlatTree, Queries
 
 FAMILY = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 """Architectures that are Llama's but for biases, norms of heads, and windows."""
-
-LARGE = 2**23
-"""Numbers in the hidden states of all layers from which on a forward gives back the memory in the gaps between what its
-gradient needs: without that, some 1.5 times as much as this needs is taken."""
-APART = 4
-"""Layers from one time that memory is given back to the next."""
 
 
 def is_llama_like(config: Any) -> bool:
@@ -46,7 +38,7 @@ def is_llama_like(config: Any) -> bool:
 
 
 def read_states(decoder: Any, flat: FlatTree) -> Tensor:
-    """(M, D) hidden states, after the final norm, of the tokens that are read: what the LM head turns into logits.
+    """(M, D) hidden states, after the final norm, of the tokens that are read, as the LM head reads them.
 
     Args:
         decoder: the trunk.
@@ -56,63 +48,48 @@ def read_states(decoder: Any, flat: FlatTree) -> Tensor:
     hidden = decoder.embed_tokens(flat.ids)  # (N, D)
     *layers, last = decoder.layers
     rotation = _rotation(decoder, hidden, flat.positions)
-    hidden = _through(layers, hidden, rotation, flat.every)
+    for layer in layers:
+        hidden = _through(layer, hidden, rotation, flat.every)
 
     # In the last layer, keys and values of all N tokens are needed, but queries only of the M that are read, and from
     # attention on nothing else is computed. Of the others nothing would be used, so their gradient is 0 either way.
-    normed = last.input_layernorm(hidden)  # (N, D)
-    hidden = hidden.index_select(0, flat.read)  # (M, D) from here on
-    asking = normed.index_select(0, flat.read)
-    rotation_of_read = rotation[flat.read]
-    hidden = hidden + _attended(
-        last.self_attn, asking, normed, rotation_of_read, rotation, flat.last
-    )
-    hidden = hidden + last.mlp(last.post_attention_layernorm(hidden))
+    hidden = _through(last, hidden, rotation, flat.last, flat.read)  # (M, D)
     return decoder.norm(hidden)
 
 
 def _rotation(decoder: Any, hidden: Tensor, positions: Tensor) -> Tensor:
-    """(N, 1, E / 2) rotary positions. A token's position counts what stands before it on its path, not in the row."""
+    """(N, 1, E / 2) rotary positions. A token's position counts the tokens before it on its path, not in the row."""
     cos, sin = decoder.rotary_emb(hidden, positions[None])  # (1, N, E) each
     half = cos.shape[-1] // 2  # the second half repeats the first
     return torch.complex(cos[0, :, None, :half].float(), sin[0, :, None, :half].float())
 
 
-def _through(layers: Sequence[Any], hidden: Tensor, rotation: Tensor, every: Queries) -> Tensor:
-    """(N, D) hidden states after the textbook's layers: x + attention(norm(x)), then x + feed_forward(norm(x))."""
-    is_large = hidden.numel() * (len(layers) + 1) >= LARGE
-    for index, layer in enumerate(layers):
-        if is_large and index % APART == 0:
-            return_freed_memory()
-        normed = layer.input_layernorm(hidden)
-        hidden = hidden + _attended(layer.self_attn, normed, normed, rotation, rotation, every)
-        hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
-    return hidden
-
-
-def _attended(
-    attention: Any,
-    asking: Tensor,
-    normed: Tensor,
-    rotation: Tensor,
-    rotation_of_keys: Tensor,
-    queries: Queries,
+def _through(
+    layer: Any, hidden: Tensor, rotation: Tensor, queries: Queries, read: Tensor | None = None
 ) -> Tensor:
-    """The states that attention adds.
+    """(Q, D) hidden states after one of the textbook's layers: x + attention(norm(x)), then x + feed_forward(norm(x)).
 
     Args:
-        attention: the layer's own module, of which the projections are used.
-        asking: (Q, D) normed states from which queries are made.
-        normed: (N, D) normed states from which keys and values are made.
-        rotation: (Q, 1, E / 2) of the queries' positions.
-        rotation_of_keys: (N, 1, E / 2) of all positions.
-        queries: which tokens each query sees.
+        layer: the model's own module.
+        hidden: (N, D).
+        rotation: (N, 1, E / 2) of all positions.
+        queries: the tokens that each query sees.
+        read: (M,) places of the queries. None: all N tokens ask.
     """
+    normed = layer.input_layernorm(hidden)
+    asking = normed
+    rotation_of_queries = rotation
+    if read is not None:
+        hidden = hidden.index_select(0, read)
+        asking = normed.index_select(0, read)
+        rotation_of_queries = rotation[read]
+    attention = layer.self_attn
     query, key, value = _projected(attention, asking, normed)
-    query = _rotated(query, rotation)
-    key = _rotated(key, rotation_of_keys)
+    query = _rotated(query, rotation_of_queries)
+    key = _rotated(key, rotation)
     mixed = _mixed(query, key, value, queries, attention.scaling)  # (Q, H, E)
-    return attention.o_proj(mixed.flatten(-2))  # (Q, D)
+    hidden = hidden + attention.o_proj(mixed.flatten(-2))
+    return hidden + layer.mlp(layer.post_attention_layernorm(hidden))
 
 
 def _projected(attention: Any, asking: Tensor, normed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -143,7 +120,7 @@ def _rotated(heads: Tensor, rotation: Tensor) -> Tensor:
 def _mixed(query: Tensor, key: Tensor, value: Tensor, queries: Queries, scale: float) -> Tensor:
     """(Q, H, E) mixed values of the tokens that each query sees.
 
-    One attention of all N tokens to all N would mostly compute what the mask then throws away: a token sees its
+    One attention of all N tokens to all N would mostly compute scores that the mask throws away: a token sees its
     ancestors alone. So queries that stand near one another, and have nearly the same ancestors, form a block, and only
     the keys that some query of the block sees are gathered for it. `queries.blocks` holds tensors of blocks of similar
     width, n blocks of S queries and T keys in each.

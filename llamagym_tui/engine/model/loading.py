@@ -11,15 +11,15 @@ from typing import Any
 import torch
 from transformers import AutoTokenizer
 
-from llamagym_tui.engine.model import hub, load_faults
-from llamagym_tui.engine.model.shape import ModelShape, base_of, first_length, read_config
-from llamagym_tui.engine.model.sources import local_path, model_folder
+from llamagym_tui.engine.model import load_faults
+from llamagym_tui.engine.model.shape import base_of, first_length, read_config
+from llamagym_tui.engine.model.sources import is_local, model_folder
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.runs import model_registry
 from llamagym_tui.runs.model_registry import BUNDLED, ModelEntry
-from llamagym_tui.settings import Device, Dtype, LoraConfig, RunConfig
+from llamagym_tui.settings import Device, Dtype, LoraConfig
 
 LARGEST_FULLY_TRAINED = 50_000_000
 """Parameters up to which all weights are trained unless the user sets it; larger models get an adapter."""
@@ -41,16 +41,16 @@ class LoadedModel:
 
 def resolve_device(device: Device | str) -> str:
     """The torch device of a setting; raises ModelLoadError if it is not there."""
-    there = {
-        "cpu": True,
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-    }
     if device == "auto":
-        return next(name for name in ("cuda", "mps", "cpu") if there[name])
-    if not there.get(str(device).split(":")[0], False):
-        present = ", ".join(name for name, is_there in there.items() if is_there)
-        raise ModelLoadError(f"Device {device!r} is not there; this machine has: {present}.")
+        if torch.cuda.is_available():
+            return "cuda"
+        return "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ModelLoadError(
+            f"Device {device!r} is not there: take --device auto, or cpu."
+        ) from error
     return str(device)
 
 
@@ -62,7 +62,6 @@ def load_model_and_tokenizer(
     full_finetuning: bool | None = None,
     lora: LoraConfig | None = None,
     dtype: Dtype | None = None,
-    template_arguments: Mapping[str, Any] | None = None,
 ) -> LoadedModel:
     """Load a causal LM with a value head, and its tokenizer.
 
@@ -76,37 +75,34 @@ def load_model_and_tokenizer(
         full_finetuning: train all weights, or an adapter. None: all up to `LARGEST_FULLY_TRAINED` parameters.
         lora: settings of the adapter.
         dtype: of the weights; else float32.
-        template_arguments: passed to the chat template whenever it renders, as ``{"enable_thinking": False}``.
     Raises:
-        ModelLoadError: the model is not there, or is not a causal LM, or cannot be trained that way, as with settings
-            of an adapter where all weights are trained.
+        ModelLoadError: the model is not there, or is not a causal LM, or cannot be trained that way.
     """
     name = model_registry.full_name(name)
     where = resolve_device(device)
     path = model_folder(name)
+    source = str(path or name)
     entry = model_registry.find(name) or ModelEntry(name, short=name)
     held = weights_type(entry, dtype, full_finetuning)
     try:
-        _require_loadable(name, path)
-        source = str(path or name)
-        options: Any = {"local_files_only": path is not None, "trust_remote_code": False}
-        tokenizer = tokenizer_of(source)
-        arguments: Mapping[str, Any] = entry.template_arguments
-        if template_arguments is not None:
-            arguments = template_arguments
-            _require_in_template(name, tokenizer, arguments)
-        bind_template_arguments(tokenizer, arguments)
-        with torch.random.fork_rng(
-            devices=[]
-        ):  # a new head and adapter follow the seed, not what was drawn since
+        load_faults.require_causal_lm(name, read_config(source))
+        is_adapter = base_of(Path(source)) is not None
+        if is_adapter and (full_finetuning or lora is not None):
+            raise ModelLoadError(
+                f"Model {name!r} has an adapter, which is trained as it is: leave full_finetuning and lora out, or "
+                "merge it (llamagym-tui export RUN OUT --merge)."
+            )
+        tokenizer = _tokenizer_of(source)
+        bind_template_arguments(tokenizer, entry.template_arguments)
+        # A new head and adapter follow the seed, not what was drawn since.
+        with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(torch.initial_seed())
-            model = AutoModelForCausalLMWithValueHead.from_pretrained(source, dtype=held, **options)
+            model = AutoModelForCausalLMWithValueHead.from_pretrained(
+                source, dtype=held, local_files_only=is_local(source)
+            )
             model.to(where)
             parameters = model.causal_lm.num_parameters()
             is_full = is_fully_trained(entry, full_finetuning, held, parameters)
-            _require_meant(
-                name, model.is_adapted, full_finetuning, lora, entry.lora, is_full=is_full
-            )
             if not (is_full or model.is_adapted):
                 model.adapt(lora or entry.lora)
                 model.has_default_adapter = lora is None
@@ -126,33 +122,12 @@ def load_model_and_tokenizer(
     return LoadedModel(model, tokenizer, name, where, parameters, warning)
 
 
-def _require_meant(
-    name: str,
-    is_adapted: bool,
-    full_finetuning: bool | None,
-    lora: LoraConfig | None,
-    usual: LoraConfig,
-    *,
-    is_full: bool,
-) -> None:
-    """Refuse settings that mean other weights than those that would be trained."""
-    if is_adapted and full_finetuning:
-        raise ModelLoadError(
-            f"Model {name!r} has an adapter, which alone is trained: merge it (llamagym-tui export RUN OUT --merge) to "
-            "train all weights, or leave full_finetuning out."
-        )
-    if is_adapted and lora is not None:
-        raise ModelLoadError(
-            f"Model {name!r} has an adapter already, which is trained as it is: leave the settings of another out."
-        )
-    if is_full and lora is not None:
-        names = ("r", "alpha", "target_modules")
-        given = [f"lora.{each}" for each in names if getattr(lora, each) != getattr(usual, each)]
-        if given:
-            raise ModelLoadError(
-                f"All weights of model {name!r} are trained, so {', '.join(given)} would have no effect: leave it out, "
-                "or set full_finetuning=false for an adapter."
-            )
+def _tokenizer_of(source: str) -> Any:
+    """The tokenizer of a folder or hub id. An adapter without one takes that of its base model."""
+    base = base_of(Path(source))
+    if base is not None and not any(Path(source).glob("tokenizer*")):
+        source = base
+    return AutoTokenizer.from_pretrained(source, local_files_only=is_local(source))
 
 
 def is_fully_trained(
@@ -173,68 +148,6 @@ def weights_type(entry: ModelEntry, dtype: Dtype | None, full: bool | None) -> t
         )
     chosen = dtype or ("float32" if full else entry.dtype)
     return torch.bfloat16 if chosen == "bfloat16" else torch.float32
-
-
-def held_as(config: RunConfig, shape: ModelShape, *, is_adapted: bool = False) -> tuple[bool, int]:
-    """True if all weights of a run's model are trained, and the bytes of a weight.
-
-    Raises:
-        ModelLoadError: weights of that type cannot be trained that way.
-    """
-    entry = model_registry.find(config.model) or ModelEntry(config.model, short=config.model)
-    held = weights_type(entry, config.dtype, config.full_finetuning)
-    is_full = is_fully_trained(entry, config.full_finetuning, held, shape.parameters)
-    return is_full and not is_adapted, held.itemsize
-
-
-def tokenizer_of(source: str) -> Any:
-    """The tokenizer of a folder or hub id. An adapter without one takes that of its base model."""
-    folder = Path(source)
-    if folder.is_dir() and not load_faults.has_tokenizer(folder):
-        of = base_of(folder)
-        if of is None:
-            raise ModelLoadError(
-                f"The model in {source!r} has no tokenizer beside its weights: save its own there, by "
-                "tokenizer.save_pretrained."
-            )
-        folder, source = Path(of), of
-    return AutoTokenizer.from_pretrained(
-        source, local_files_only=folder.is_dir(), trust_remote_code=False
-    )
-
-
-def _require_loadable(name: str, path: Path | None) -> None:
-    """Refuse a hub that does not answer, and what is no causal LM; an adapter is judged by its base model.
-
-    Raises:
-        ModelLoadError: this is so; or an adapter's base model is not there.
-    """
-    of = base_of(path) if path is not None else None
-    if of is None and path is None:
-        hub.require_reachable(name)
-    elif of is not None:
-        adapter = str(path)
-        try:
-            name, path = of, local_path(of)
-            if path is None:
-                hub.require_reachable(of)
-        except ModelLoadError as error:
-            raise ModelLoadError(
-                f"The adapter in {adapter!r} needs its base model {of!r}, which is not there: "
-                "say where it is in its adapter_config.json (base_model_name_or_path)."
-            ) from error
-    config, _ = read_config(str(path or name), local=path is not None)
-    load_faults.require_causal_lm(name, config)
-
-
-def _require_in_template(name: str, tokenizer: Any, arguments: Mapping[str, Any]) -> None:
-    """Raises ModelLoadError: the chat template of a model does not know an argument."""
-    template = tokenizer.chat_template
-    unknown = [each for each in arguments if not isinstance(template, str) or each not in template]
-    if unknown:
-        raise ModelLoadError(
-            f"The chat template of model {name!r} has no {', '.join(unknown)}: leave it out of template_arguments."
-        )
 
 
 def bind_template_arguments(tokenizer: Any, arguments: Mapping[str, Any]) -> None:

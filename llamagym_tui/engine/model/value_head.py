@@ -6,27 +6,23 @@ untrained critic predicts 0 and cannot explode the first updates.
 
 from __future__ import annotations
 
-import inspect
 from copy import copy
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
-from llamagym_tui.engine.model import hub
 from llamagym_tui.engine.model.forward import Backbone
-from llamagym_tui.engine.model.load_faults import require_all_weights
+from llamagym_tui.engine.model.load_faults import is_causal, require_all_weights
 from llamagym_tui.engine.model.ridge import RidgeCritic
-from llamagym_tui.engine.model.shape import base_of
+from llamagym_tui.engine.model.shape import base_of, read_config
+from llamagym_tui.engine.model.sources import VALUE_HEAD_FILE, is_local
 from llamagym_tui.errors import ConfigError, ModelLoadError
 from llamagym_tui.settings import LoraConfig
-
-VALUE_HEAD_FILE = "value_head.safetensors"
-
 
 NO_CAUSAL_LM = (
     "An agent takes a loaded causal LM, not {}: "
@@ -90,8 +86,8 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         """Load a causal LM by hub id or path, with the value head that was saved with it, if there is one.
 
         Args:
-            pretrained_model_name_or_path: what ``AutoModelForCausalLM.from_pretrained`` takes; a PEFT folder too; or a
-                loaded causal LM, which gets a value head.
+            pretrained_model_name_or_path: as ``AutoModelForCausalLM.from_pretrained`` takes it; a PEFT folder too; or
+                a loaded causal LM, which gets a value head.
             peft_config: train a low-rank adapter instead of all weights: a `LoraConfig`, or a configuration of PEFT's.
             load_in_8bit: quantize the base model, by bitsandbytes.
             load_in_4bit: the same with four bits.
@@ -121,22 +117,15 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
     @classmethod
     def _from_files(cls, name: Any, options: dict[str, Any]) -> AutoModelForCausalLMWithValueHead:
         path = Path(name)
-        if path.is_dir() and options.get("subfolder"):
-            path /= options.pop("subfolder")
-            name = path
-        if not (path.exists() or options.get("local_files_only")):
-            hub.is_reachable(str(path))  # or transformers waits for a hub that does not answer
-        if (path / "adapter_config.json").is_file():
-            lm = _adapted_from(path, options)
-        else:
-            lm = _whole_lm(name, options)
+        base = base_of(path)
+        lm = _whole_lm(name, options) if base is None else _adapted_from(path, base, options)
         model = cls(lm)
         if (path / VALUE_HEAD_FILE).is_file():
             saved = load_file(path / VALUE_HEAD_FILE)
             if "products" in saved:
                 # An adapter on the head alone: its directions were measured, and stay.
-                for name, weight in model.pretrained_model.named_parameters():
-                    if "lora_A" in name:
+                for weight_name, weight in model.pretrained_model.named_parameters():
+                    if "lora_A" in weight_name:
                         weight.requires_grad_(False)
                 model._take_critic(RidgeCritic(model.v_head.hidden_size))
             model.v_head.load_state_dict(saved)
@@ -157,14 +146,6 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
     def _take_critic(self, critic: ValueHead | RidgeCritic) -> None:
         self.v_head = critic.to(self.pretrained_model.device)
 
-    def _apply(self, fn: Any, recurse: bool = True) -> Self:
-        # Every move comes through here; which paths are exact is found out anew where the model then is.
-        before = self.pretrained_model.device
-        moved = super()._apply(fn, recurse)
-        if self.pretrained_model.device != before:
-            self._backbone = None
-        return moved
-
     def named_weights(self) -> dict[str, Tensor]:
         """The weights that a saved folder has, by their names in it."""
         if not self.is_adapted:
@@ -177,7 +158,7 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         )
 
     def save_pretrained(self, path: str | Path) -> None:
-        """Write a standard transformers or PEFT folder, and the value head as a file in it."""
+        """Write a standard transformers or PEFT folder, with the value head as one more file."""
         Path(path).mkdir(parents=True, exist_ok=True)
         options = {"save_embedding_layers": self._saves_embeddings} if self.is_adapted else {}
         self.pretrained_model.save_pretrained(path, **options)
@@ -185,22 +166,17 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         save_file(head, Path(path) / VALUE_HEAD_FILE)
 
     def merged(self) -> Any:
-        """The causal LM with what its adapter adds in its own weights; this model is not to be used any more.
+        """The causal LM with its adapter merged into its own weights; do not use this model any more.
 
-        Raises:
-            ConfigError: the adapter is of a kind that cannot be merged, or its base is quantized.
+        Where embeddings and head are one tensor, an adapter on one of them would change the other, too, so the head
+        gets weights of its own.
         """
-        if not hasattr(self.pretrained_model, "merge_and_unload"):
-            kind = self.pretrained_model.peft_config["default"].peft_type.value
-            raise ConfigError(
-                f"An adapter of the kind {kind} cannot be merged: leave the merge out."
-            )
-        if getattr(self.causal_lm, "is_quantized", False):
-            raise ConfigError(
-                "An adapter is not merged into quantized weights, which would round away what it has learnt: "
-                "leave the merge out, or load its base model without quantization."
-            )
-        _untie(self.causal_lm)
+        lm = self.causal_lm
+        head = lm.get_output_embeddings()
+        modules = (lm.get_input_embeddings(), head)
+        if any(hasattr(module, "base_layer") for module in modules):
+            own = getattr(head, "base_layer", head)
+            own.weight = nn.Parameter(own.weight.detach().clone())
         lm = self.pretrained_model.merge_and_unload()
         if lm.get_output_embeddings().weight is not lm.get_input_embeddings().weight:
             lm.config.tie_word_embeddings = False
@@ -237,13 +213,13 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         return len(trained) == 1 and trained[0] is up and self.backbone.is_split
 
     @property
-    def _saves_embeddings(self) -> bool | str:
-        """True if the embeddings are saved with an adapter. ``auto``: PEFT asks the hub if they were resized."""
-        if self.has_narrow_head:
-            return False
+    def _saves_embeddings(self) -> bool:
+        """True if the embeddings are saved with an adapter, as their number differs from the base model's."""
         base = self.pretrained_model.peft_config["default"].base_model_name_or_path
-        before = _vocabulary_of(base)
-        return "auto" if before is None else self.causal_lm.config.vocab_size != before
+        try:
+            return bool(read_config(base).vocab_size != self.causal_lm.config.vocab_size)
+        except Exception:  # a model that was made in memory, or whose base is elsewhere now
+            return False
 
     @property
     def causal_lm(self) -> Any:
@@ -257,16 +233,9 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
             self._backbone = Backbone(self.causal_lm)
         return self._backbone
 
-    def __getattr__(self, name: str) -> Any:
-        # torch comes here when a property raises an AttributeError, and would report that there is no such property.
-        own = inspect.getattr_static(type(self), name, None)
-        if isinstance(own, property) and own.fget:
-            return own.fget(self)
-        return super().__getattr__(name)
-
 
 def _require_causal_lm(lm: Any) -> None:
-    """Raises ConfigError: a loaded model is not a causal LM, or its adapter cannot be trained here."""
+    """Raises ConfigError if a loaded model is no causal LM, or its adapter cannot be trained here."""
     kinds = {each.__name__ for each in type(lm).__mro__}
     if "PeftModel" in kinds:
         names = list(lm.peft_config)
@@ -276,10 +245,7 @@ def _require_causal_lm(lm: Any) -> None:
             )
         lm = lm.get_base_model()
         kinds = {each.__name__ for each in type(lm).__mro__}
-    is_causal = any(
-        part in kind for kind in kinds for part in ("CausalLM", "LMHead", "Conditional")
-    )
-    if not is_causal or lm.config.is_encoder_decoder or lm.get_output_embeddings() is None:
+    if not is_causal(kinds) or lm.config.is_encoder_decoder or lm.get_output_embeddings() is None:
         raise ConfigError(NO_CAUSAL_LM.format(type(lm).__name__))
 
 
@@ -291,89 +257,34 @@ def _whole_lm(name: Any, options: dict[str, Any]) -> Any:
     return lm
 
 
-def _adapted_from(path: Path, options: dict[str, Any]) -> Any:
-    """A saved adapter on its base model, to be trained further; `options` are transformers'.
+def _adapted_from(path: Path, base: str, options: dict[str, Any]) -> Any:
+    """A saved adapter on its base model, to be trained further.
 
     PEFT's own auto class would resize the vocabulary to the tokenizer's; here it has the size with which it was saved.
     """
     import peft
 
-    base = base_of(path)
-    assert base is not None, "the caller has looked"
-    if not Path(base).is_dir():  # the adapter is here, but its base model is the hub's
-        options = {name: each for name, each in options.items() if name != "local_files_only"}
-    lm = _whole_lm(base, options)
-    vocabulary = _saved_vocabulary(path, lm)
-    if vocabulary:
-        lm.resize_token_embeddings(vocabulary)
+    lm = _whole_lm(base, options | {"local_files_only": is_local(base)})
+    with safe_open(path / "adapter_model.safetensors", "pt") as file:
+        shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+    embeddings = lm.get_input_embeddings()
+    name = next(name for name, module in lm.named_modules() if module is embeddings)
+    saved = shapes.get(f"base_model.model.{name}.weight")
+    if saved is not None:  # they were resized
+        lm.resize_token_embeddings(saved[0])
     adapted = peft.PeftModel.from_pretrained(
         lm, path, is_trainable=True, ignore_mismatched_sizes=True
     )
-    _require_whole_adapter(path, adapted)
+    weights = peft.get_peft_model_state_dict(adapted, save_embedding_layers=False)
+    wanted = {name: list(each.shape) for name, each in weights.items()}
+    own = {name: each for name, each in shapes.items() if name in wanted or ".lora_" in name}
+    if own != wanted:
+        raise ModelLoadError(
+            f"The adapter in {str(path)!r} has other weights than its settings ask for on its base model {base!r}: "
+            "take the base model that it was trained on."
+        )
     adapted.peft_config["default"].base_model_name_or_path = base  # where it is now
     return adapted
-
-
-def _require_whole_adapter(path: Path, adapted: Any) -> None:
-    """Raises ModelLoadError unless an adapter's file has the weights that its settings ask for on its base model."""
-    import peft
-
-    of_base = adapted.state_dict().keys()  # an adapter's own weights have other names in there
-    with safe_open(path / "adapter_model.safetensors", "pt") as file:
-        saved = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    wanted = peft.get_peft_model_state_dict(adapted, save_embedding_layers=False)
-    shapes = {name: tuple(each.shape) for name, each in wanted.items() if name not in of_base}
-    if {name: shape for name, shape in saved.items() if name not in of_base} != shapes:
-        raise ModelLoadError(
-            f"The adapter in {str(path)!r} has other weights than its settings ask for on its base model: take the "
-            "base model that it was trained on."
-        )
-
-
-def _vocabulary_of(name: str | None) -> int | None:
-    """The size of a model's vocabulary by its files on this machine; None: they do not say."""
-    if not name:
-        return None
-    try:
-        config = AutoConfig.from_pretrained(name, local_files_only=True, trust_remote_code=False)
-    except (OSError, ValueError):
-        return None
-    return getattr(config, "vocab_size", None)
-
-
-def _saved_vocabulary(path: Path, lm: Any) -> int | None:
-    """Rows of the embedding that was saved with an adapter, as PEFT does after resizing; None: none was."""
-    name = next(name for name, module in lm.named_modules() if module is lm.get_input_embeddings())
-    with safe_open(path / "adapter_model.safetensors", "pt") as saved:
-        key = f"base_model.model.{name}.weight"
-        if key not in saved.keys():  # noqa: SIM118
-            return None
-        return saved.get_slice(key).get_shape()[0]
-
-
-def _untie(lm: Any) -> None:
-    """Give the head weights of its own if it is tied to the embeddings, and an adapter changes one of the two.
-
-    Where they are one tensor, what is merged into one would change the other, too. Tokens that are trained in both are
-    changed alike.
-    """
-    both = (lm.get_input_embeddings(), lm.get_output_embeddings())
-    inner = [_without_adapter(module) for module in both]
-    kinds = {type(module).__name__ for module in both}
-    is_adapted = any(module is not own for module, own in zip(both, inner, strict=True))
-    if not is_adapted or kinds <= {"TrainableTokensWrapper", "TrainableTokensLayer"}:
-        return
-    embeddings, head = inner
-    if head.weight is embeddings.weight:
-        head.weight = nn.Parameter(head.weight.detach().clone())
-
-
-def _without_adapter(module: Any) -> Any:
-    """The module that PEFT has put an adapter on, or a trained copy beside; else the module itself."""
-    for name in ("base_layer", "original_module"):
-        if hasattr(module, name):
-            return getattr(module, name)
-    return module
 
 
 def with_adapter(lm: Any, lora: Any) -> Any:
@@ -390,26 +301,21 @@ def with_adapter(lm: Any, lora: Any) -> Any:
         if hasattr(lora, "lora_dropout"):
             lora.lora_dropout = 0.0
         return peft.get_peft_model(lm, lora)
-    if lora.layers != "head":
-        adapter = peft.LoraConfig(
-            r=lora.rank,
-            lora_alpha=lora.scale,
-            lora_dropout=0.0,
-            target_modules=lora.target_modules,
-            task_type="CAUSAL_LM",
-        )
-        return peft.get_peft_model(lm, adapter)
-    head = lm.get_output_embeddings()
-    name = next(name for name, module in lm.named_modules() if module is head)
+    is_on_head = lora.layers == "head"
+    targets = lora.target_modules
+    if is_on_head:
+        head = lm.get_output_embeddings()
+        targets = [name for name, module in lm.named_modules() if module is head]
     adapter = peft.LoraConfig(
         r=lora.rank,
         lora_alpha=lora.scale,
         lora_dropout=0.0,
-        target_modules=[name],
+        target_modules=targets,
         task_type="CAUSAL_LM",
     )
     adapted = peft.get_peft_model(lm, adapter)
-    down = lm.get_output_embeddings().lora_A["default"].weight
-    torch.nn.init.zeros_(down)
-    down.requires_grad_(False)
+    if is_on_head:
+        down = lm.get_output_embeddings().lora_A["default"].weight
+        nn.init.zeros_(down)
+        down.requires_grad_(False)
     return adapted

@@ -12,7 +12,7 @@ Tokens stand in preorder: a token, then all that goes on from it, then its next 
     position   0  1  2  3  3  1
     end        6  5  5  4  5  6
 
-where the descendants of a token are exactly the places after it and before its end. So whether a query may see a key is
+where the descendants of a token are exactly the places after it and before its end. Whether a query may see a key is
 one comparison, key <= query < end of the key, and no (N, N) mask is needed. Neighbours have nearly the same ancestors:
 a block of queries from place i to place j needs the ancestors of i, and the places from i to j, and nothing else.
 
@@ -45,7 +45,7 @@ class Blocks(NamedTuple):
     keys: Tensor
     """(n, T) place of each key among the N tokens; the last ones of a block may be padding, which the mask hides."""
     mask: Tensor
-    """(n, 1, S, T) what is added to attention scores: 0 for a query's ancestors and itself, else -inf."""
+    """(n, 1, S, T) added to attention scores: 0 for a query's ancestors and itself, else -inf."""
 
 
 class Queries(NamedTuple):
@@ -63,7 +63,7 @@ class FlatTree(NamedTuple):
     ids: Tensor
     """(N,) in preorder."""
     positions: Tensor
-    """(N,) tokens before each on its path: what rotary embeddings turn it by."""
+    """(N,) tokens before each on its path: its rotary position."""
     every: Queries
     """All tokens, as they ask in every layer but the last."""
     read: Tensor
@@ -102,7 +102,7 @@ def _preorder(parents: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
 
     The last entry is for padding: it ends before it begins.
     """
-    # Every parent comes before its children. So from the last token to the first, each adds what it has to its parent.
+    # Every parent comes before its children. So from the last token to the first, each adds its size to its parent.
     sizes = [1] * len(parents)
     for token in range(len(parents) - 1, -1, -1):
         if parents[token] != ROOT:

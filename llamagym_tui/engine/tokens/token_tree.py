@@ -1,4 +1,4 @@
-"""Conversations that begin alike, as a tree of tokens: what they share is computed once.
+"""Conversations that begin alike, as a tree of tokens: shared beginnings are computed once.
 
 The textbook gives each conversation a row of the batch. Episodes of one environment begin with the same system prompt,
 and a policy that chooses among replies reads each of them after the same prompt, so most rows would repeat one another.
@@ -105,7 +105,7 @@ def grouped(
 
     Args:
         items: in an order in which neighbours begin alike.
-        insert: puts an item on a tree; what it returns stands beside the item.
+        insert: puts an item on a tree; its result stands beside the item.
         limits: of a forward, which the last item of a tree may exceed.
         scored: tokens of an item whose logits are needed.
     """

@@ -1,22 +1,19 @@
 """From conversations to token ids, one turn at a time: tokens in, tokens out.
 
 A reply is never decoded and encoded again: encoding may cut the same text into other tokens, which the policy did not
-sample. The next prompt is the ids so far, then what the chat template puts after a reply, then the next user message.
-Whether a template allows that (some rewrite history) is tested by rendering.
-Messages are text: a special token that is spelled out in one stays literal (`literal_text`).
+sample. The next prompt is the ids so far, then the chat template's end of a reply, then the next user message. Some
+templates rewrite history, which allows no such prompts; rendering tells which.
+Messages are text: a special token that is spelled out in one is broken by a space, so that it stays text.
 """
 
 import re
 from collections.abc import Sequence
-from datetime import datetime
 from functools import lru_cache
 from itertools import takewhile
 from operator import eq
 from typing import Any, NamedTuple
 
-from llamagym_tui.engine.tokens.literal_text import LiteralText
-from llamagym_tui.engine.tokens.template_date import with_fixed_date
-from llamagym_tui.errors import ModelLoadError
+from llamagym_tui.errors import ModelLoadError, described
 from llamagym_tui.game.actions import THOUGHT_TAG
 from llamagym_tui.game.chat import ChatMessage, Conversation, assistant, opening, user
 
@@ -25,11 +22,9 @@ PLAIN_TEMPLATE = (
     "{{ eos_token if m['role'] == 'assistant' else '' }}\n{% endfor %}"
     "{% if add_generation_prompt %}Assistant:\n{% endif %}"
 )
-"""Used for models without a chat template, behind what their tokenizer puts before a text; a reply begins on a line of
+"""Used for models without a chat template, behind the tokenizer's own beginning of a text; a reply begins on a line of
 its own, so no space is torn off it."""
 
-_CONTROL = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
-"""Spelling of a control token, as <|end|> or [/INST]."""
 _EMPTY_THOUGHT = re.compile(r"\A\s*<think>\s*</think>")
 """Some templates write this before a reply without a thought."""
 _MARK = "zqx"
@@ -49,7 +44,7 @@ class Opening(NamedTuple):
 
 class ChatTokenizer:
     def __init__(self, tokenizer: Any, more_ends: Sequence[int] = ()) -> None:
-        """Find out what the template does by rendering; a tokenizer without one gets `PLAIN_TEMPLATE`.
+        """Learn the template's ways by rendering; a tokenizer without one gets `PLAIN_TEMPLATE`.
 
         Args:
             more_ends: ids that end a reply of the model, next to those that tokenizer and template have.
@@ -57,25 +52,22 @@ class ChatTokenizer:
             ModelLoadError: the template does not render a conversation.
         """
         self.tokenizer = tokenizer
-        self._added = tokenizer.added_tokens_decoder
         # Some tokenizers mark a token as special without naming it among their special tokens.
-        self._special = {i for i, token in self._added.items() if token.special}
+        self._special = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
         self._special |= set(tokenizer.all_special_ids)
         self._thought_ids = {
             i for i in self._special if THOUGHT_TAG.fullmatch(tokenizer.convert_ids_to_tokens(i))
         }
-        self._literal = LiteralText(tokenizer)
+        self._spelling = re.compile(r"(?!)")
+        """Finds special tokens in a text. While the template is looked at, there are none."""
         if not tokenizer.chat_template:
             begins = tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id]
             tokenizer.chat_template = f"{'{{ bos_token }}' if begins else ''}{PLAIN_TEMPLATE}"
-        if isinstance(tokenizer.chat_template, str):
-            tokenizer.chat_template = with_fixed_date(tokenizer.chat_template, datetime.now())
         try:
             self._look(more_ends)
         except Exception as error:
-            fault = " ".join(str(error).split())[:200] or type(error).__name__
             raise ModelLoadError(
-                f"The model's chat template cannot be used ({fault}): take another model or template."
+                f"The model's chat template cannot be used ({described(error)}): take another model or template."
             ) from error
         # Environments repeat themselves, and rendering takes longer than a step of most of them.
         self.opening = lru_cache(REMEMBERED)(self._opening)
@@ -83,22 +75,26 @@ class ChatTokenizer:
         self._text = lru_cache(REMEMBERED)(self._decoded)
 
     def _look(self, more_ends: Sequence[int]) -> None:
-        """Find out what the template does by rendering."""
+        """Learn the template's ways by rendering."""
         self.takes_system = self._takes_system()
         """True if the template has system messages. Otherwise the prompt begins the first user message."""
         self.end_ids = self._end_ids(more_ends)
         """Ids that end a reply: the template's own end, if it has one, then others. Empty: nothing ends one."""
-        self._literal = LiteralText(self.tokenizer, self.end_ids)
         self._opens = self._opened_thought()
-        prompt = self._render([user(_MARK)], prompt=True)
-        whole = self._render([user(_MARK), assistant(_MARK)], prompt=False)
-        written = whole.removeprefix(prompt).partition(_MARK)[0]
-        self._space_before_reply = "" if written.strip() else written
         self.keeps_history = self._keeps_history()
         """True if a conversation may go on behind the sampled ids."""
+        added = self.tokenizer.added_tokens_decoder.keys()
+        hidden = sorted({*self._special, *(added & set(self.end_ids))})
+        texts = [text for text in self.tokenizer.convert_ids_to_tokens(hidden) if len(text) > 1]
+        longest_first = sorted(map(re.escape, texts), key=len, reverse=True)
+        self._spelling = re.compile("|".join(longest_first) or r"(?!)")
+
+    def _literal(self, text: str) -> str:
+        """A text in which no special token is spelled out."""
+        return self._spelling.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
 
     def _opening(self, system_prompt: str, observation: str) -> Opening:
-        """The ids of an episode's first prompt; its prefix is what an opening with any other observation has, too."""
+        """The ids of an episode's first prompt; its prefix is that of an opening with any other observation, too."""
         text = self._render([*opening(system_prompt), user(_MARK)], prompt=True)
         prefix = self._ids(text[: text.rindex(_MARK)])
         ids = self._ids(self._render([*opening(system_prompt), user(observation)], prompt=True))
@@ -119,32 +115,20 @@ class ChatTokenizer:
         text = self._render([user(_MARK), assistant(_MARK), user(observation)], prompt=True)
         return text.split(_MARK, 2)[-1]  # a template may leave earlier turns out
 
-    def rendered(self, conversation: Conversation) -> str:
-        """A whole conversation as the template writes it, with the generation prompt."""
-        return self._render(conversation, prompt=True)
-
     def prompt(self, conversation: Conversation) -> list[int]:
-        """Ids of a whole conversation with the generation prompt: for templates that rewrite history.
-
-        A sampled reply has the space before it that the template writes, which is not written twice.
-        """
-        messages: Conversation = []
-        for message in conversation:
-            if message["role"] == "assistant":
-                message = assistant(message["content"].removeprefix(self._space_before_reply))
-            messages.append(message)
-        return self._ids(self._render(messages, prompt=True))
+        """Ids of a whole conversation with the generation prompt: for templates that rewrite history."""
+        return self._ids(self._render(conversation, prompt=True))
 
     def reply_ids(self, reply: str) -> tuple[int, ...]:
         """Ids of a reply as the model would sample it after the generation prompt, its end included."""
-        # What the template's own rendering adds to the prompt, if that is the reply and space around it (Llama 2 puts a
-        # space before it). A template that adds more (an empty thought) gets the reply's text alone.
+        # The template's own rendering behind the prompt, if that is the reply and space around it (Llama 2 puts a space
+        # before it). A template that adds more (an empty thought) gets the reply's text alone.
         prompt = self._render([user(_MARK)], prompt=True)
         whole = self._render([user(_MARK), assistant(reply)], prompt=False)
         text = whole.removeprefix(prompt)
-        own = self._literal.hide(reply).strip()
+        own = self._literal(reply).strip()
         if len(text) == len(whole) or not text.lstrip().startswith(own):
-            text = self._literal.hide(reply)
+            text = self._literal(reply)
         ids = self._ids_after(prompt, text)
         ends = [at for at, token in enumerate(ids) if token in self.end_ids]
         if ends:
@@ -175,9 +159,7 @@ class ChatTokenizer:
         return str(self.tokenizer.decode(shown, skip_special_tokens=False))
 
     def _ids(self, text: str) -> list[int]:
-        """Ids of rendered text; only what the template wrote becomes special tokens."""
-        if self._literal.hides(text):
-            return self._literal.ids(text)
+        """Ids of rendered text."""
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def _ids_after(self, before: str, text: str) -> list[int]:
@@ -202,8 +184,7 @@ class ChatTokenizer:
             first, second, *rest = conversation
             conversation = [user(f"{first['content']}\n\n{second['content']}"), *rest]
         literal = [
-            {**message, "content": self._literal.hide(message["content"])}
-            for message in conversation
+            {**message, "content": self._literal(message["content"])} for message in conversation
         ]
         return str(
             self.tokenizer.apply_chat_template(
@@ -223,18 +204,13 @@ class ChatTokenizer:
         which the next turn begins."""
         text = self._render([user(_MARK), assistant(_MARK), user(_MARK)], prompt=True)
         after = self._ids(text.split(_MARK, 3)[2])
-        controls = [token for token in after if self._is_control(token)]
+        known = {*self._special, *self.tokenizer.added_tokens_decoder}
+        controls = [token for token in after if token in known]
         visible = [token for token in after if self.tokenizer.decode([token]).strip()]
         ends = [token for token in visible[:1] if token in controls]
         if self.tokenizer.eos_token_id is not None:
             ends.append(self.tokenizer.eos_token_id)
         return tuple(dict.fromkeys((*ends, *more_ends, *controls)))
-
-    def _is_control(self, token: int) -> bool:
-        """True for a control token: it was added to the vocabulary, or is spelled like one."""
-        if token in self._special or token in self._added:
-            return True
-        return _CONTROL.fullmatch(self.tokenizer.decode([token]).strip()) is not None
 
     def _opened_thought(self) -> str:
         """The tag of a thought with which the generation prompt ends; empty: it ends with none."""
@@ -245,34 +221,29 @@ class ChatTokenizer:
 
     def _keeps_history(self) -> bool:
         """True if each prompt is the last one, its reply and `continuation`, with and without a system prompt. Space
-        and an empty thought before a reply are left to the model."""
-        return all(self._keeps_history_after(before) for before in ([], opening("sysmark")))
+        and an empty thought before a reply are left to the model.
 
-    def _keeps_history_after(self, before: Conversation) -> bool:
-        first = self._render([*before, user("one")], prompt=True)
+        A template may write the tag of a thought that the prompt begins before a reply, or take it as a part of that.
+        """
+        return all(
+            any(self._keeps(before, begun) for begun in {self._opens, ""})
+            for before in ([], opening("sysmark"))
+        )
+
+    def _keeps(self, before: Conversation, begun: str) -> bool:
+        turns = [*before, user("one")]
+        prompt = self._render(turns, prompt=True)
         replies = ("<think>\nwhy\n</think>\n\ntwo", "four")
         if self._opens:
             replies = ("why\n</think>\n\ntwo", "\n</think>\n\nfour")
-        elif THOUGHT_TAG.search(
-            first.rpartition("one")[2]
-        ):  # the prompt has a thought that is over
+        elif THOUGHT_TAG.search(prompt.rpartition("one")[2]):  # a thought that is over
             replies = ("two", "four")
-        # A template may write the tag of a thought that the prompt begins before a reply, or take it as a part of that.
-        return any(self._keeps(before, replies, begun) for begun in {self._opens, ""})
-
-    def _keeps(self, before: Conversation, replies: tuple[str, str], begun: str) -> bool:
-        turns = [*before, user("one")]
-        prompt = self._render(turns, prompt=True)
         for reply, observation in zip(replies, ("three", "five"), strict=True):
             turns += [assistant(begun + reply), user(observation)]
             later = self._render(turns, prompt=True)
-            if not _continues(prompt, reply, self._text_after_reply(observation), later):
+            after = _EMPTY_THOUGHT.sub("", later.removeprefix(prompt))
+            wanted = reply.lstrip() + self._text_after_reply(observation)
+            if not later.startswith(prompt) or after.lstrip() != wanted:
                 return False
             prompt = later
         return True
-
-
-def _continues(prompt: str, reply: str, continuation: str, later: str) -> bool:
-    """True if a later prompt is an earlier one, its reply and the continuation."""
-    after = _EMPTY_THOUGHT.sub("", later.removeprefix(prompt))
-    return later.startswith(prompt) and after.lstrip() == reply.lstrip() + continuation

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.trajectory import End, Trajectory
@@ -17,10 +18,37 @@ from llamagym_tui.trainer.rollout.opponents import Seat
 
 if TYPE_CHECKING:
     from llamagym_tui.demos.demonstration import PlayedTurn
+    from llamagym_tui.engine.policy.policy import Policy
     from llamagym_tui.engine.policy.sampler import Reply
     from llamagym_tui.game.actions import ActionReading
     from llamagym_tui.game.agent_base import AgentBase
-    from llamagym_tui.trainer.rollout.rollout import Rollout
+    from llamagym_tui.settings import Mode
+    from llamagym_tui.trainer.rollout.failures import Notices
+    from llamagym_tui.trainer.rollout.spectator import Spectator
+
+
+class Owner(Protocol):
+    """A rollout, as far as its slots know it."""
+
+    agent: AgentBase
+    policy: Policy
+    spectator: Spectator
+    notices: Notices
+    emit: Callable[[events.Event], None]
+    is_drawing: bool
+    max_turns: int
+    system_prompt: str
+    prompt_version: int
+
+    @property
+    def mode(self) -> Mode: ...
+
+    @property
+    def group_size(self) -> int: ...
+
+    def group_of(self, number: int) -> int: ...
+
+    def seed_of(self, number: int) -> int: ...
 
 
 class Move(NamedTuple):
@@ -35,7 +63,7 @@ class Move(NamedTuple):
 
 
 class EnvSlot:
-    def __init__(self, rollout: Rollout, index: int, game: Game) -> None:
+    def __init__(self, rollout: Owner, index: int, game: Game) -> None:
         """An environment in which no episode is under way."""
         self.rollout = rollout
         self.index = index

@@ -3,7 +3,7 @@
 Each is dropped, counted, and reported with the user's line; too many in a row, by their numbers, end the run.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 
 from llamagym_tui.errors import MOST_WORDS, EnvError
@@ -27,30 +27,25 @@ class Failures:
         self.dropped = 0
         """Episodes dropped since the run began."""
         self._numbers: deque[int] = deque(maxlen=MOST_REMEMBERED)
-        self._kinds: Counter[str] = Counter()
+        self._kinds: set[str] = set()
 
     def add(self, number: int, where: str, fault: EpisodeFault) -> None:
-        """Count a dropped episode; faults of one kind are reported at the 1st, 10th, 100th … time.
+        """Count a dropped episode; the first one of each kind of fault is reported.
 
         Raises:
             EnvError: that was the last one of as many in a row as are allowed.
         """
         self.dropped += 1
         self._numbers.append(number)
-        self._kinds[fault.kind] += 1
-        times = self._kinds[fault.kind]
         sentence = f"{where}: {fault}."
         if self._in_a_row(number) >= self.limit:
             raise EnvError(
                 f"{self.limit:,} episodes in a row failed, as many as end a run (max_failures). {sentence} "
                 "Correct that, then go on with --resume, or start again."
             ) from fault
-        if times == 1:
+        if fault.kind not in self._kinds:
+            self._kinds.add(fault.kind)
             self._warn(f"An episode was dropped. {sentence}")
-        elif str(times) == "1" + "0" * (len(str(times)) - 1):  # 10, 100, 1000, …
-            self._warn(
-                f"{times:,} episodes were dropped by the same fault, the last one just now. {sentence}"
-            )
 
     def _in_a_row(self, number: int) -> int:
         """Dropped episodes whose numbers follow one another up to this one and on from it."""

@@ -153,8 +153,8 @@ def test_a_new_adapter_leaves_the_value_head_of_a_folder_as_it_was(tmp_path, tok
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"full_finetuning": True}, "has an adapter, which alone is trained: merge it"),
-        ({"lora": LoraConfig(r=8)}, "has an adapter already, which is trained as it is"),
+        ({"full_finetuning": True}, "has an adapter, which is trained as it is"),
+        ({"lora": LoraConfig(r=8)}, "has an adapter, which is trained as it is"),
     ],
 )
 def test_settings_that_mean_other_weights_than_a_saved_adapters_are_refused(
@@ -189,7 +189,7 @@ def test_a_hub_model_without_a_network_is_refused_within_seconds(monkeypatch):
 def test_a_device_that_is_not_there_gets_a_sentence():
     if torch.cuda.is_available():
         pytest.skip("this machine has one")
-    with pytest.raises(ModelLoadError, match="this machine has: cpu"):
+    with pytest.raises(ModelLoadError, match="Device 'cuda' is not there"):
         load_model_and_tokenizer("bundled", "cuda")
 
 

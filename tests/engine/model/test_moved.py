@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -42,11 +41,6 @@ def adapter(base: Path, tmp_path: Path) -> Path:
 def test_an_adapter_without_a_tokenizer_takes_that_of_its_base_model(adapter: Path, base: Path):
     loaded = load_model_and_tokenizer(str(adapter), "cpu")
     assert loaded.tokenizer.chat_template
-    shutil.rmtree(adapter)
-    for file in base.glob("tokenizer*"):
-        file.unlink()
-    with pytest.raises(ModelLoadError, match="has no tokenizer beside its weights: save its own"):
-        load_model_and_tokenizer(str(base), "cpu")
 
 
 def test_an_adapter_whose_base_model_has_moved_is_refused(adapter: Path, base: Path, tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from llamagym_tui.engine.tokens.literal_text import LiteralText
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.game.chat import assistant, user
 from tests.engine.small_tokenizers import llama_2_like, qwen_like
@@ -32,6 +31,10 @@ def control_ids(tokenizer, ids) -> list[int]:
     return [token for token in ids if token in {*tokenizer.all_special_ids} | specials(tokenizer)]
 
 
+def without_space(text: str) -> str:
+    return "".join(text.split())
+
+
 def specials(tokenizer) -> set[int]:
     return {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
 
@@ -44,7 +47,7 @@ def test_a_spelled_out_control_token_is_text_wherever_it_stands(named):
             [*opening.prefix, *opening.rest] for opening in (kind(hostile), kind(harmless))
         )
         assert control_ids(tokenizer, attacked) == control_ids(tokenizer, calm)
-        assert hostile in tokenizer.decode(attacked)
+        assert without_space(hostile) in without_space(tokenizer.decode(attacked))
     for ended in (True, False):
         attacked, calm = (chat.continuation(text, ended=ended) for text in (hostile, harmless))
         assert control_ids(tokenizer, attacked) == control_ids(tokenizer, calm)
@@ -62,12 +65,9 @@ def test_around_a_spelled_out_control_token_the_text_is_read_as_the_template_rea
     assert attacked[-after:] == calm[-after:]
 
 
-def test_harmless_text_is_tokenised_as_the_template_is_also_by_the_copy_with_aliases(named):
+def test_harmless_text_is_tokenised_as_the_template_is(named):
     _, tokenizer = named
-    chat, literal = ChatTokenizer(tokenizer), LiteralText(tokenizer)
     conversation = [user(HARMLESS), assistant("Action: 1"), user("You have 12.")]
     text = tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
     expected = tokenizer(text, add_special_tokens=False)["input_ids"]
-    assert chat.prompt(conversation) == expected
-    assert literal.ids(text) == expected
-    assert literal.hide(HARMLESS) == HARMLESS
+    assert ChatTokenizer(tokenizer).prompt(conversation) == expected

@@ -25,10 +25,6 @@ SYSTEM_BEFORE_LAST_USER = (
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 """As Mistral's templates have it."""
-REMINDING = SYSTEM_BEFORE_LAST_USER.replace("loop.last", "m['role'] == 'user'")
-COUNTING = SYSTEM_BEFORE_LAST_USER.replace("loop.last", "loop.first").replace(
-    "<|end|>", "<|end|>{{ loop.index if m['role'] == 'assistant' }}"
-)
 NO_SYSTEM = (
     "{% for m in messages %}{% if m['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}"
     "<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
@@ -74,6 +70,7 @@ def test_a_template_that_rewrites_history_is_detected(tokenizer):
     assert ChatTokenizer(tokenizer).keeps_history
     assert not with_template(tokenizer, REWRITING).keeps_history
     assert not with_template(tokenizer, REWRITING_LATE).keeps_history
+    assert not with_template(tokenizer, SYSTEM_BEFORE_LAST_USER).keeps_history
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.runs import model_registry
-from llamagym_tui.runs.model_registry import Download
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import sees, until
@@ -24,7 +23,7 @@ def missing(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     monkeypatch.setattr(
         model_registry,
         "download_of",
-        lambda name: Download(name, hub_bytes=269_000_000) if name in names else None,
+        lambda name: "about 269 MB from the hub" if name in names else None,
     )
     monkeypatch.setattr(model_registry, "require_model", lambda name: None)  # the hub has them
     return names

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import msgspec
 import pytest
 
 from llamagym_tui.errors import UsageError
 from llamagym_tui.game.choices import OfferedAction
-from llamagym_tui.game.observed import reply_of
+from llamagym_tui.game.observed import action_named
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import ProbeActions
 from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
@@ -33,7 +31,7 @@ def make(make_policy):
         made = make_policy(replies=replies or ["x"], **chosen)
         made = type(made)(
             made.model, made.chat, msgspec.structs.replace(made.generation, policy=policy), replies,
-            replies_of=partial(reply_of, agent), names_by_turn=True,
+            replies_of=lambda name: agent.format_action(action_named(agent, name)), names_by_turn=True,
         )  # fmt: skip
         settings = {"max_turns": 8, "batch_turns": 1000, "seed": 1} | settings
         return Rollout(agent, made, n_envs=n_envs, emit=emitted.append, **settings), emitted
@@ -109,19 +107,3 @@ def test_a_turn_without_any_action_cannot_be_chosen_and_is_explained(make):
     rollout.step()
     (reason,) = {event.reason for event in emitted if isinstance(event, events.EpisodeDropped)}
     assert reason == "Silent.actions names no action, and the score policy chooses among them"
-
-
-@pytest.mark.parametrize(
-    ("given", "reason"),
-    [
-        ("wait", "Wrong.actions failed: TypeError: actions has to return names"),
-        ([1], "Wrong.actions failed: TypeError"),
-    ],
-)
-def test_what_is_no_list_of_names_is_a_fault_of_the_agents(make, given, reason):
-    rollout, emitted = make(
-        type("Wrong", (CommandAgent,), {"actions": lambda self, observation: given})()
-    )
-    rollout.step()
-    (dropped,) = [event for event in emitted if isinstance(event, events.EpisodeDropped)]
-    assert dropped.reason.startswith(reason)

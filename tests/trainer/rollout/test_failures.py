@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -148,17 +147,3 @@ def test_as_many_failures_in_a_row_as_are_allowed_end_the_run(make_rollout, limi
     ):
         fill(rollout)
     assert rollout.failures.dropped == limit
-
-
-def test_the_same_fault_is_reported_again_at_the_tenth_time(make_rollout):
-    def fault(env: FaultyEnv) -> None:
-        if len(env.seeds) % 2 and sys.intern("made anew each time"):
-            raise KeyError("map")
-
-    rollout, warnings = make_rollout(faulty(fault), max_failures=12, n_envs=1)
-    with pytest.raises(EnvError):
-        fill(rollout)
-    assert [warning.split(".")[0] for warning in warnings] == [
-        "An episode was dropped",
-        "10 episodes were dropped by the same fault, the last one just now",
-    ]

@@ -22,7 +22,6 @@ from llamagym_tui.game.environment import agent_env, few_actions
 from llamagym_tui.protocol.events import TurnFinished
 from llamagym_tui.setup.generic_agents import completed
 from llamagym_tui.trainer.rollout.env_slot import EnvSlot
-from llamagym_tui.trainer.rollout.failures import EpisodeFault
 from llamagym_tui.trainer.rollout.rollout import Rollout
 
 
@@ -211,22 +210,3 @@ def test_an_agent_whose_actions_are_not_the_environments_is_refused_before_it_pl
 ) -> None:
     with pytest.raises(EnvError, match=f"Made cannot play LlamaHeard-v0: .*{said}"):
         agent_env(kind_of_agent(Own, space, **own)())
-
-
-@pytest.mark.parametrize("wrong", [-1, 3, "go a", 1.0, None])
-def test_an_action_outside_its_space_never_reaches_the_environment(
-    policy: Policy, wrong: Any
-) -> None:
-    class Wrong(Own):
-        env_kwargs: ClassVar[dict[str, Any]] = {"space": spaces.Discrete(3)}
-        action_names = names_of(3)
-
-        def extract_action(self, response: str) -> Any:
-            return wrong
-
-    if wrong is None:
-        assert played(policy, Wrong(), "?")[0] == 0, "it names none, and the fallback plays"
-        return
-    with pytest.raises(EpisodeFault, match=f"was not stepped on action {wrong}, which is not in"):
-        played(policy, Wrong(), "?")
-    assert HeardEnv.heard == []

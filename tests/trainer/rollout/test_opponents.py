@@ -171,16 +171,6 @@ def test_selves_are_kept_now_and_then_and_each_game_draws_one_by_its_seed(make_p
     assert again.replies(SEATS, greedy=False) == pool.replies(SEATS, greedy=False)
 
 
-def test_what_an_earlier_self_replies_follows_from_the_seats_alone(make_policy):
-    policy = make_policy(policy="score")
-    pool = EarlierSelves(policy)
-    state = policy.generator.get_state()
-    found = [pool.replies([seat], greedy=False)[0] for seat in SEATS for _ in range(2)]
-    assert found[::2] == found[1::2]
-    assert len(set(found)) == 2, "it draws, by the seed of each"
-    assert torch.equal(policy.generator.get_state(), state)
-
-
 class FakeEndpoint:
     def __init__(self) -> None:
         self.asked: list[Any] = []

@@ -121,20 +121,6 @@ def test_episodes_that_ended_leave_the_batch_too_so_that_short_ones_are_not_favo
     assert rollout.take_batch() == []
 
 
-def test_episodes_keep_the_mode_of_their_reset_when_training_begins(make_rollout):
-    rollout, _ = make_rollout()
-    rollout.mode = "inference"
-    rollout.step()
-    rollout.mode = "train"
-    assert {episode.mode for episode in rollout.step()} == {"inference"}
-    rollout.step()
-    rollout.mode = "train"
-    trained = rollout.step()
-    assert {episode.mode for episode in trained} == {"train"}
-    assert len(rollout.take_batch()) == len(trained)
-    assert rollout.take_batch() == []
-
-
 def test_episodes_are_stamped_with_the_prompt_and_the_policy_of_their_reset(make_rollout):
     rollout, _ = make_rollout()
     rollout.policy.version = 3
@@ -282,15 +268,6 @@ def test_an_evaluation_is_reproducible_and_can_be_stopped(make_policy):
     assert first.parse_failure_rate == second.parse_failure_rate
     stopped = evaluate(CountAgent(), policy, seed=3, should_stop=lambda: True, **arguments)
     assert stopped.episodes == 0
-
-
-def test_a_run_of_so_many_episodes_ends_with_exactly_them(make_rollout):
-    rollout, _ = make_rollout(n_envs=4, batch_turns=1000, episode_limit=13)
-    rollout.set_counters(episodes=3, env_steps=6)
-    for _ in range(30):
-        rollout.step()
-    assert (rollout.episodes, rollout.live, rollout.env_steps) == (13, 0, 6 + 2 * 10)
-    assert len(rollout.take_batch()) == 10
 
 
 def test_a_restart_drops_the_batch_and_what_is_under_way(make_rollout):

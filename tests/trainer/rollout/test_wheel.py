@@ -8,9 +8,7 @@ import pytest
 import torch
 from msgspec.structs import replace as replaced
 
-from llamagym_tui.engine.learning.estimators import batch_advantages
 from llamagym_tui.engine.learning.ppo import PPO
-from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from tests.engine.learning.test_update import STILL, played
@@ -79,17 +77,6 @@ def test_who_lets_go_leaves_the_turn_to_the_reply_that_the_agent_has_given(make_
     assert all(trajectory.is_own for trajectory in rollout.take_batch())
 
 
-def test_the_wheel_stays_with_the_person_over_episodes_and_batches(make_driven):
-    rollout, emitted = make_driven()
-    for _ in range(3 * LONG):
-        act(rollout, emitted)
-        while not rollout.awaits_person:
-            if rollout.batch_ready:
-                rollout.take_batch()
-            rollout.step()
-    assert len({awaited.episode for awaited in of(emitted, events.ActionAwaited)}) == 4
-
-
 def test_an_episode_with_a_persons_turn_is_reported_whole_at_its_end_and_marked(make_driven):
     rollout, emitted = make_driven()
     act(rollout, emitted)
@@ -111,35 +98,7 @@ def test_a_restart_lets_go_and_forgets_the_step_that_waited(make_driven):
     fill(rollout)
 
 
-def test_in_inference_mode_the_person_acts_and_nothing_enters_a_batch(make_driven):
-    rollout, emitted = make_driven()
-    rollout.mode = "inference"
-    act(rollout, emitted)
-    for _ in range(LONG):
-        rollout.step()
-        act(rollout, emitted)
-    assert {turn.how for turn in of(emitted, events.TurnFinished)} == {"human"}
-    assert rollout.take_batch() == []
-
-
-def test_what_cannot_be_done_is_refused_and_the_turn_still_waits(make_driven):
-    rollout, _ = make_driven()
-    with pytest.raises(UsageError, match="already over"):
-        rollout.act(0, 1, 1)
-    with pytest.raises(UsageError, match="no action 7"):
-        rollout.act(0, 0, 7)
-    assert rollout.awaits_person
-
-
 # What it is worth
-
-
-def test_a_persons_turn_hands_no_credit_to_the_turns_before_it():
-    # A_2 = 3 - 0.4; A_0 = 0.5 + 0.9 · 0.2 - 0.3, and nothing of what came after the person acted
-    rewards, values = torch.tensor([0.5, 1.0, 3.0]), torch.tensor([0.3, 0.2, 0.4])
-    ends, own = torch.ones(3, dtype=torch.bool), torch.tensor([True, False, True])
-    found = batch_advantages(rewards, values, ends, [3], [0.0], gamma=0.9, lam=0.8, trained=own)
-    assert found[[0, 2]].tolist() == pytest.approx([0.38, 2.6])
 
 
 def test_an_update_is_the_same_whatever_the_person_said_of_it_and_earned_by_it(make_policy):
