@@ -26,7 +26,6 @@ class AcrobotAgent(Agent):
     env_id = "Acrobot-v1"
     title = "Acrobot"
     description = "Swing two links until the tip is above the line."
-    picture = "── ── ── ──\n     o\n      ╲\n       o──o"
     action_names = ("clockwise", "wait", "counterclockwise")
     action_keys = {"a": 0, "s": 1, "d": 2}
     baselines = {"random": -451.5, "expert": -92.8}

@@ -114,7 +114,6 @@ class BabyAIAgent(Agent):
     description = (
         "Go to the red ball in a room; by their ids, any other mission of BabyAI and MiniGrid."
     )
-    picture = "# · · · o\n# · · · ·\n# · ^ · ·\n# # # # #"
     action_names: ClassVar[tuple[str, ...]] = NAMES
     action_keys: ClassVar[dict[str, int]] = {"a": 0, "d": 1, "w": 2, "p": 3, "x": 4, "o": 5, "e": 6}
     baselines = {"random": 0.3, "expert": 0.93}

@@ -17,7 +17,6 @@ class BlackjackAgent(Agent):
     env_kwargs = {"natural": False, "sab": False}
     title = "Blackjack"
     description = "Get closer to 21 than the dealer without going over."
-    picture = "┌────┐┌────┐\n│ A  ││ 10 │\n│  ♠ ││  ♥ │\n└────┘└────┘"
     action_names = ("stick", "hit")
     action_keys = {"s": 0, "h": 1}
     baselines = {"random": -0.396, "optimal": -0.0466}

@@ -26,7 +26,6 @@ class CartPoleAgent(Agent):
     env_id = "CartPole-v1"
     title = "Cart Pole"
     description = "Keep the pole on the cart upright."
-    picture = "      ╱\n     ╱\n  ┌──┴──┐\n──┴o───o┴──"
     action_names = ("left", "right")
     action_keys = {"a": 0, "d": 1}
     baselines = {"random": 22.0, "expert": 500.0}

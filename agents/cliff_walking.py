@@ -9,7 +9,6 @@ class CliffWalkingAgent(GridAgent):
     env_id = "CliffWalking-v1"
     title = "Cliff Walking"
     description = "Walk along the cliff to the goal without falling."
-    picture = " ·  ·  ·  ·\n ·  ·  ·  ·\n[S] #  #  G"
     action_names = ("up", "right", "down", "left")
     action_keys = {"w": 0, "d": 1, "s": 2, "a": 3}
     baselines = {"random": -2079.1, "optimal": -13.0}

@@ -28,7 +28,6 @@ class FrozenLakeAgent(GridAgent):
     env_kwargs = {"map_name": "4x4", "is_slippery": False}
     title = "Frozen Lake"
     description = "Cross the ice to the goal without falling into a hole."
-    picture = "[S] ·  ·  ·\n ·  O  ·  O\n ·  ·  ·  O\n O  ·  ·  G"
     action_names = ("left", "down", "right", "up")
     action_keys = {"a": 0, "s": 1, "d": 2, "w": 3}
     baselines = {"random": 0.0139, "optimal": 1.0}

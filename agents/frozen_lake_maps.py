@@ -29,7 +29,6 @@ class FrozenLakeMapsAgent(FrozenLakeAgent):
     evaluation_kwargs = {"maps": "held out"}
     title = "Frozen Lake, new maps"
     description = "Read the map and cross the ice: a new lake each episode."
-    picture = "[S] ?  ?  ?\n ?  ?  ?  ?\n ?  ?  ?  ?\n ?  ?  ?  G"
     baselines = {"random": 0.08, "optimal": 1.0}
     """Shares of episodes that reach the goal within 100 steps, on maps kept for evaluations;
     ``python -m benchmarks.world_baselines frozen_lake_maps 20000`` measures them."""

@@ -161,7 +161,6 @@ class KitchenAgent(Agent):
     env_id = "llamagym_tui.agents._kitchen_env:Kitchen-v0"
     title = "Kitchen"
     description = "Cook what was ordered: fetch, chop, plate, serve."
-    picture = " #  T  #  O  #\n X     @     B\n P           #\n #  #  H  #  #"
     action_names = ("get tomato", "get onion", "chop", "plate", "serve", "throw away")
     action_keys = {"t": 0, "o": 1, "c": 2, "p": 3, "s": 4, "x": 5}
     baselines = {"random": -0.2121, "optimal": 1.0761}

@@ -23,7 +23,6 @@ class MountainCarAgent(Agent):
     env_id = "MountainCar-v0"
     title = "Mountain Car"
     description = "Rock the car in the valley until it is up at the flag."
-    picture = "╲         ⚑\n ╲       ╱\n  ╲     ╱\n   ╲_o_╱"
     action_names = ("left", "wait", "right")
     action_keys = {"a": 0, "s": 1, "d": 2}
     baselines = {"random": -200.0, "expert": -121.1}

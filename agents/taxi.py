@@ -39,7 +39,6 @@ class TaxiAgent(Agent):
     env_id = "Taxi-v4"
     title = "Taxi"
     description = "Fetch the passenger and take them where they want to go."
-    picture = "|R: | : :G|\n| : | T : |\n| | : | : |\n|Y| : |B: |"
     action_names = ("south", "north", "east", "west", "pick up", "drop off")
     action_keys = {"s": 0, "w": 1, "d": 2, "a": 3, "p": 4, "o": 5}
     baselines = {"random": -771.1, "optimal": 7.93}

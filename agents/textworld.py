@@ -25,7 +25,6 @@ class TextWorldAgent(Agent):
     extra = "textworld"
     title = "TextWorld"
     description = "Find the food and cook it: a text game whose commands change; or any game of TextWorld's (.z8)."
-    picture = "    north\n      |\nwest-[ ]-east\n      |"
     baselines = {"random": 4.9, "optimal": 8.0}
     """Mean scores within 50 turns; ``python -m benchmarks.world_baselines textworld`` measures them."""
     fallback_action = "look"

@@ -94,7 +94,6 @@ class TicTacToeAgent(Agent):
     description = (
         "Three in a row, against one who draws, one who is careful, or one without a fault."
     )
-    picture = " X | O |\n---+---+---\n   | X |\n---+---+---"
     action_names = (
         "top left", "top middle", "top right", "middle left", "center", "middle right", "bottom left", "bottom middle",
         "bottom right",

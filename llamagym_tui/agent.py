@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llamagym_tui.errors import ConfigError, NoModelError
+from llamagym_tui.errors import NoModelError
 from llamagym_tui.game.actions import FAILED, ActionReading, answer, read_action
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation
@@ -68,21 +68,6 @@ class Agent(AgentBase):
             ModelLoadError: this machine has no such device.
         """
         self._loop: LlamaGymLoop | None = None
-        needing_model = {
-            "tokenizer": tokenizer, "device": device, "generate_config_dict": generate_config_dict,
-            "ppo_config_dict": ppo_config_dict, "sft_warm_start": sft_warm_start or None,
-            "use_target_kl": use_target_kl or None,
-        }  # fmt: skip
-        given = [name for name, value in needing_model.items() if value is not None]
-        if model is None and given:
-            raise ConfigError(
-                f"Without a model an agent is its prompting alone, and {', '.join(given)} would have no effect: give "
-                f"the model, {type(self).__name__}(model, tokenizer, …)."
-            )
-        if sft_data is not None and not sft_warm_start:
-            raise ConfigError(
-                "sft_data is what sft_warm_start trains on: set sft_warm_start=True too."
-            )
         if model is not None:
             from llamagym_tui.demos.training_data import training_data
             from llamagym_tui.engine.llamagym_loop import LlamaGymLoop

@@ -12,7 +12,6 @@ from typing import NoReturn
 import pytest
 
 from llamagym_tui import user_files
-from llamagym_tui.cli import doctor
 from llamagym_tui.errors import UsageError
 from llamagym_tui.runs.run_store import CONFIG_FILE, EVENTS_FILE, find_run
 from llamagym_tui.setup import trust
@@ -208,14 +207,6 @@ def test_without_a_home_a_run_is_found_by_its_path_and_a_model_by_its_name(
     assert checked_model("no/such") == "no/such"
     with pytest.raises(UsageError, match="set HOME"):
         find_run(None)
-
-
-def test_doctor_works_without_a_home(
-    homeless: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(doctor, "_trial", dict)
-    assert doctor.report() == 0
-    assert "set HOME, or set LLAMAGYM_TUI_DATA" in capsys.readouterr().out
 
 
 def test_an_agent_is_trusted_for_once_without_a_home(homeless: None, tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.settings import RunConfig
 from llamagym_tui.setup.run_agent import RunAgent
-from llamagym_tui.state.reduce import comparison_text
 from llamagym_tui.state.run import RunState
+from llamagym_tui.state.texts import comparison_text
 
 if TYPE_CHECKING:
     from llamagym_tui.screens.demos.recording import DemoRecorder
@@ -202,7 +202,7 @@ class Actions(Leaving):
     def make_replay(self, run_dir: str | Path) -> ReplayScreen:
         """The replay screen of a recorded run. Raises RunStoreError if the folder holds no run."""
         from llamagym_tui.screens.past_runs.replay import ReplayScreen
-        from llamagym_tui.state.replay import Recording
+        from llamagym_tui.state.history import Recording
 
         recording = Recording(run_dir)
         self._agent = RunAgent(recording.config.agent, config=recording.config, may_run_code=False)
@@ -242,8 +242,7 @@ class Actions(Leaving):
 
         with self.errors_shown():
             game = self.recorder.table(self._active_prompt, against_model=self._state.live)
-            hint = self.recorder.policy_hint
-            self.push_screen(HumanTableScreen(game, self._agent.title, hint, self._state))
+            self.push_screen(HumanTableScreen(game, self._agent.title, self._state))
 
     def action_demonstrations(self) -> None:
         from llamagym_tui.screens.demos.demonstrations import DemonstrationsScreen

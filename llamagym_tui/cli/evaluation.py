@@ -23,9 +23,9 @@ from llamagym_tui.runs import model_registry
 from llamagym_tui.screens.play.classroom import ClassRecord
 from llamagym_tui.settings import RunConfig
 from llamagym_tui.setup import catalog
-from llamagym_tui.state.comparison import compared_text, unread_text
 from llamagym_tui.state.prompts import words
 from llamagym_tui.state.returns import counted, evaluated_return, mean_return, with_unit
+from llamagym_tui.state.texts import compared_text, unread_text
 from llamagym_tui.trainer.builders import EVALUATION_SEED, Builders
 from llamagym_tui.trainer.endpoint_player import EndpointPlayer
 from llamagym_tui.trainer.evaluations import returns_by_number

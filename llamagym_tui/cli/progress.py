@@ -17,8 +17,8 @@ from rich.text import Text
 from llamagym_tui.cli.command_line import DEBUG
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.state.reduce import measured_text, progress_text, warm_start_text
 from llamagym_tui.state.returns import RECENT, counted, left_text
+from llamagym_tui.state.texts import measured_text, progress_text, warm_start_text
 from llamagym_tui.trainer.descriptors import diverted
 
 LINE_EVERY_S = 10.0

@@ -29,10 +29,10 @@ from llamagym_tui.screens.widgets.numbers import baselines, plain
 from llamagym_tui.settings import RunConfig
 from llamagym_tui.state.history import History
 from llamagym_tui.state.prompts import played_by
-from llamagym_tui.state.reduce import warm_start_text
 from llamagym_tui.state.returns import NORMAL, counted, evaluated_return, smoothing_window, thinned
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.run_summary import RunSummary, differences, summarised
+from llamagym_tui.state.texts import warm_start_text
 from llamagym_tui.state.transcript import Transcript
 from llamagym_tui.user_files import file_text, replace_file
 

@@ -24,8 +24,8 @@ from llamagym_tui.protocol.literal import echo, echo_json
 from llamagym_tui.runs.run_store import RunStore, has_checkpoint
 from llamagym_tui.settings import RunConfig
 from llamagym_tui.setup.run_config import is_launched
-from llamagym_tui.state.reduce import warm_start_text
 from llamagym_tui.state.returns import MeanReturn, counted, evaluated_return
+from llamagym_tui.state.texts import warm_start_text
 
 Commands = queue.SimpleQueue[AnyCommand]
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from llamagym_tui.demos.demonstration import Demonstration, PlayedTurn, conversation
 from llamagym_tui.demos.files import DemoWriter
-from llamagym_tui.errors import RAISED
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, user, with_actions
 from llamagym_tui.game.choices import OfferedAction, choices, worded
@@ -25,7 +24,7 @@ from llamagym_tui.game.environment import (
     with_kwargs,
 )
 from llamagym_tui.game.game import Game, Outcome
-from llamagym_tui.game.observed import Observed, action_named, expert_action, names_by_turn
+from llamagym_tui.game.observed import Observed, action_named, names_by_turn
 from llamagym_tui.protocol.events import (
     End,
     EpisodeFinished,
@@ -113,8 +112,6 @@ class HumanGame:
         """True if no episode is under way."""
         self.match: MatchAgainstModel | None = None
         """The match against the model, if there is one."""
-        self.has_expert = type(agent).expert is not AgentBase.expert
-        """True if the agent has a scripted expert."""
 
     @property
     def score(self) -> float:
@@ -228,18 +225,6 @@ class HumanGame:
             return True
         self._offer()
         return False
-
-    def hint(self) -> str:
-        """The name of the expert's action in this state; empty if there is none."""
-        if self.over or self.awaits_model or not self.has_expert:
-            return ""
-        game = self.open()
-        state = game.outcome
-        try:
-            action = expert_action(self._agent, state.observation, state.info, game.env)
-        except RAISED:  # a user's own code
-            return ""
-        return "" if action is None else self._agent.action_name(action)
 
     def close(self) -> None:
         if self._game is not None:

@@ -241,8 +241,10 @@ class LlamaGymLoop:
         for index, earned in earned_by.items():
             slot = self.slots[index]
             assert slot.episode is not None, "looked at above"
-            of_step = _of_step(infos[index])
-            slot.episode.reward(earned, refused=is_refused(of_step), steps=action_steps(of_step))
+            info_of_step = infos[index]
+            slot.episode.reward(
+                earned, refused=is_refused(info_of_step), steps=action_steps(info_of_step)
+            )
             slot.rewards.append(earned)
             if not math.isfinite(earned) and slot.is_trained:
                 slot.is_trained = False
@@ -275,8 +277,7 @@ class LlamaGymLoop:
                 raise ConfigError(
                     "A truncated episode is bootstrapped: terminate_episode needs its final_observation."
                 )
-            info = _of_step(NO_INFO if final_info is None else final_info)
-            final = observation_text(self.agent, final_observation, info)
+            final = observation_text(self.agent, final_observation, final_info or NO_INFO)
         trajectory = slot.episode.finish("truncated" if truncated else "terminated", final)
         self.slots[index] = _EnvSlot(took_turn=slot.took_turn)
         return self._collect(trajectory) if is_trained else {}
@@ -353,15 +354,8 @@ def _infos(info: Any, count: int, many: bool) -> Sequence[Info]:
     """One for each environment, empty where none is given."""
     infos = (info or [None] * count) if many else [info]
     if not isinstance(infos, Sequence) or len(infos) != count:
-        raise ConfigError(
-            f"{count} environments need a list of as many infos: VectorEpisodes.infos makes one of Gymnasium's."
-        )
+        raise ConfigError(f"{count} environments need a list of {count} infos, one for each.")
     return [NO_INFO if each is None else each for each in infos]
-
-
-def _of_step(info: Info) -> Info:
-    """The info of a step, within that of a reset where Gymnasium resets in the same step."""
-    return info.get("final_info", info)
 
 
 def _with_value_head(model: Any, tokenizer: Any, seed: int) -> AutoModelForCausalLMWithValueHead:

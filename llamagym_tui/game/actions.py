@@ -74,14 +74,6 @@ def answer(reply: str) -> str:
     return next((part for part in reversed(said) if part.strip()), "")
 
 
-def open_thought(reply: str) -> str:
-    """The tag with which the thought began in which a reply ends; empty: it ends in none."""
-    tag = ""
-    for found in THOUGHT_TAG.finditer(reply):
-        tag = (tag or found[0]) if found["begin"] else ""
-    return tag
-
-
 def plain(text: str) -> str:
     """A text with ASCII's quotes, colons, digits and letters in place of their typographic and other relatives."""
     if text.isascii():
@@ -154,9 +146,11 @@ FAILED = ActionReading(None, "failed")
 def parted(reply: str) -> Parts:
     """The parts of a reply, which are the reply if they are joined."""
     end = 0
+    is_thinking = False
     for tag in THOUGHT_TAG.finditer(reply):
         end = tag.end()
-    if open_thought(reply):
+        is_thinking = bool(tag["begin"])
+    if is_thinking:
         end = len(reply)
     said = reply[end:]
     at = 0

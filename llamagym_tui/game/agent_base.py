@@ -36,8 +36,6 @@ class AgentBase(ABC):
     """Name for people; empty: the name of the class."""
     description: ClassVar[str] = ""
     """One line for people."""
-    picture: ClassVar[str] = ""
-    """A small picture in characters for the list of agents, at most 4 rows of 14 cells; empty: none."""
     action_names: ClassVar[tuple[str, ...]] = ()
     """Names of the discrete actions, in the order of their indices; empty: found by the environment's action space."""
     action_keys: ClassVar[Mapping[str, int]] = {}

@@ -44,18 +44,18 @@ def choices(
     free = [key for key in SPARE_KEYS if key not in agent.action_keys]
     given = []
     for action in actions:
-        key = keys.get(action, "")
         own_digit = str(action)
-        if not key and own_digit in free:
-            key = own_digit
-        if not key and free:
-            key = free[0]
-        if not key and not admissible:
+        if action in keys:
+            key = keys[action]
+        elif free:
+            key = own_digit if own_digit in free else free[0]
+            free.remove(key)
+        elif admissible:
+            key = ""
+        else:
             raise EnvError(
                 f"{agent.env_id} has {len(actions)} actions, more than there are keys for a person."
             )
-        if key in free:
-            free.remove(key)
         given.append(OfferedAction(key, action, agent.action_name(action)))
     return tuple(choice for choice in given if admissible is None or choice.name in admissible)
 

@@ -149,8 +149,6 @@ class ActionsProbed(Event, frozen=True, kw_only=True):
     """The names of the actions."""
     shares: list[float]
     """Probability of each action's canonical reply; where replies are sampled, the rest to 1 are other replies."""
-    before: list[float] = []
-    """The same under the policy before the last update; empty: there is nothing to compare with."""
 
 
 class TokensStreamed(Event, frozen=True, kw_only=True):

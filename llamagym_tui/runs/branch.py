@@ -26,7 +26,7 @@ def kept_updates(run_dir: Path) -> list[int]:
 
 
 def discard_surplus(run_dir: Path, most: int) -> None:
-    """Remove kept checkpoints until at most so many are left: each time the one whose neighbours are closest together.
+    """Remove kept checkpoints until at most `most` are left: each time the one whose neighbours are closest together.
 
     Raises:
         OSError: one cannot be removed.

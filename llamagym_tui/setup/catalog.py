@@ -57,7 +57,7 @@ def find_agent(
             (``CartPole-v1``, ``module:Maze-v0``).
         env_kwargs: keyword arguments of ``gymnasium.make`` on top of the agent's own; if there are any, the agent has
             no baselines, because those hold for its own environment only.
-        ranges: ranges of the numbers that a generic agent shows, as a run began with them. None: they are found now.
+        ranges: ranges of the numbers that a generic agent shows, as a run began with them; else found now.
     Raises:
         UsageError: there is no agent of that name, and the message has the nearest ones; or a package is missing.
         AgentFileError: the file has a fault; the message has file and line.

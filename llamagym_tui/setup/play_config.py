@@ -12,7 +12,7 @@ from llamagym_tui.game.environment import opponent_of
 from llamagym_tui.runs import model_registry, run_store
 from llamagym_tui.runs.branch import UPDATE_DIR
 from llamagym_tui.runs.model_registry import BUNDLED, is_endpoint
-from llamagym_tui.settings import OPTIONS, RunConfig, from_dict, in_sections
+from llamagym_tui.settings import RunConfig, from_dict, in_sections
 from llamagym_tui.settings.typed import merged
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.run_config import (
@@ -31,33 +31,14 @@ KEPT_SETTINGS = (
     "max_turns",
 )
 """Settings that an evaluation takes from a run if it plays the same agent."""
-USED: tuple[str, ...] = (
-    "model",
-    "env",
-    "system_prompt",
-    "history",
-    "n_envs",
-    "seed",
-    "device",
-    "dtype",
-)
-USED += ("threads", "max_turns", "max_failures")
-"""Settings that an evaluation obeys, besides those of `generation`."""
 
 
 def typed_evaluation(agent: str, given: Mapping[str, Any]) -> RunConfig:
     """The settings of an evaluation from those that were typed, by their dotted names.
 
     Raises:
-        UsageError: a setting has no use in an evaluation, there is no such model, or an endpoint's opponent would be a
-            policy.
+        UsageError: there is no such model, or an endpoint's opponent would be a policy.
     """
-    for name in given:
-        if name not in USED and not name.startswith("generation."):
-            raise UsageError(
-                f"{name} changes nothing in an evaluation, where --set takes "
-                f"{', '.join(name for name in USED if name not in OPTIONS)} and generation.*; leave it out."
-            )
     given = in_sections(given, {})
     agent_class = catalog.find_agent(agent, given.get("env"))
     given["env"] = with_opponent(agent_class, given.get("env", {}))

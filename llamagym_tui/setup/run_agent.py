@@ -25,14 +25,13 @@ class RunAgent:
         Args:
             spec: its name, ``path.py[:Class]`` or Gymnasium id.
             config: settings of its run, if it plays in one.
-            may_run_code: whether a file or module that `spec` names may be executed; a recorded run executes none.
-            demos: file for a person's demonstrations. None: the agent's among the user's own.
+            may_run_code: allow a file or module that `spec` names to be executed; a recorded run executes none.
+            demos: file for a person's demonstrations; by default the agent's among the user's own.
         """
         self.spec = spec
         self._config = config
         self._may_run_code = may_run_code
         self._demos = demos
-        self._agent: AgentBase | None = None
 
     @cached_property
     def name(self) -> str:
@@ -42,7 +41,7 @@ class RunAgent:
     def title(self) -> str:
         return type(self.agent).title or type(self.agent).__name__
 
-    @property
+    @cached_property
     def agent(self) -> AgentBase:
         """The agent, without a model.
 
@@ -50,15 +49,12 @@ class RunAgent:
             UsageError: there is no agent of that name, or its code may not run.
             AgentFileError: its file does not load, or it cannot be made.
         """
-        if self._agent is None:
-            code = code_of(self.spec)
-            if code and not self._may_run_code:
-                raise UsageError(
-                    f"A replay executes no code, and the agent of this run is {code}; resume the run."
-                )
-            agent_class = agent_of(self._config) if self._config else find_agent(self.spec)
-            self._agent = made(agent_class)
-        return self._agent
+        code = code_of(self.spec)
+        if code and not self._may_run_code:
+            raise UsageError(
+                f"A replay executes no code, and the agent of this run is {code}; resume the run."
+            )
+        return made(agent_of(self._config) if self._config else find_agent(self.spec))
 
     def own_prompt(self) -> str:
         """The agent's own system prompt."""

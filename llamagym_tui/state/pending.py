@@ -1,110 +1,122 @@
-"""Requests to the trainer that it has neither confirmed nor refused, and the reply under inspection: pure records."""
+"""Requests to the trainer that it has neither confirmed nor refused: the newest of each kind."""
 
-from msgspec import Struct, field
-from msgspec.structs import replace
+from typing import TypeVar
+
+from msgspec import Struct
 
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.protocol.events import AnyEvent
 from llamagym_tui.settings import Value
 
+C = TypeVar("C")
 
-class Pending(Struct, frozen=True, kw_only=True):
-    """Requests without an answer; one that is None, False or empty is not under way."""
-
-    evaluation: commands.Evaluate | commands.ComparePrompts | None = None
-    evaluation_cancelled: bool = False
-    checkpoint: bool = False
-    roll_back: bool = False
-    policy_map: bool | None = None
-    """The requested pace of the policy map: True for often, False for seldom. None if nothing is requested."""
-    settings: dict[str, Value] = field(default_factory=dict)
-    """The new values of settings by their dotted names."""
-    probing: commands.ProbeActions | None = None
-
-    def requesting(self, command: AnyCommand) -> "Pending":
-        match command:
-            case commands.Evaluate() | commands.ComparePrompts() if self.evaluation is None:
-                return replace(self, evaluation=command)
-            case commands.CancelEvaluation() if not self.evaluation_cancelled:
-                return replace(self, evaluation_cancelled=True)
-            case commands.SaveCheckpoint() if not self.checkpoint:
-                return replace(self, checkpoint=True)
-            case commands.RollBack() if not self.roll_back:
-                return replace(self, roll_back=True)
-            case commands.WatchPolicyMap(on=on) if on is not self.policy_map:
-                return replace(self, policy_map=on)
-            case commands.ChangeSettings(changes=changes) if (
-                changes.items() - self.settings.items()
-            ):
-                return replace(self, settings={**self.settings, **changes})
-            case commands.ProbeActions() if command != self.probing:
-                return replace(self, probing=command)
-            case _:
-                return self
-
-    def after(self, event: AnyEvent) -> "Pending":
-        match event:
-            case (
-                events.EvaluationFinished()
-                | events.PromptsCompared()
-                | events.EvaluationCancelled()
-            ):
-                return replace(self, evaluation=None, evaluation_cancelled=False)
-            case events.CheckpointSaved() | events.WarningRaised(refused="checkpoint"):
-                return replace(self, checkpoint=False)
-            case events.RolledBack() | events.WarningRaised(refused="roll_back"):
-                return replace(self, roll_back=False)
-            case events.SettingsChanged(changes=changes):
-                left = {name: value for name, value in self.settings.items() if name not in changes}
-                return replace(self, settings=left)
-            case events.PolicyMapWatched(on=on) if on is self.policy_map:
-                return replace(self, policy_map=None)
-            case events.WarningRaised(refused="settings"):
-                return replace(self, settings={})
-            case events.ConversationProbed() if (
-                self.probing and event.ticket == self.probing.ticket
-            ):
-                return replace(self, probing=None)
-            case _:
-                return self
+OPPOSITES = (
+    (commands.Pause, commands.Resume),
+    (commands.TakeWheel, commands.LetGo),
+)
+"""Kinds of requests of which the newer one replaces the other."""
+REFUSABLE: dict[events.Refused, tuple[type, ...]] = {
+    "settings": (commands.ChangeSettings,),
+    "checkpoint": (commands.SaveCheckpoint,),
+    "roll_back": (commands.RollBack,),
+    "step": (commands.Step,),
+    "warm_start": (commands.WarmStart, commands.CancelWarmStart),
+    "wheel": (commands.TakeWheel, commands.Act),
+}
+"""The requests that a refusal ends."""
 
 
-class Inspection(Struct, frozen=True, kw_only=True):
-    """The inspector's knowledge of a reply, and its open question."""
+class Pending(Struct, frozen=True):
+    """Requests without an answer, the newest last."""
 
-    found: events.TurnInspected | None = None
-    """The last answer with tokens."""
-    refused: events.TurnInspected | None = None
-    """The last answer, if it has no tokens but only the reason why not."""
-    requested: commands.InspectTurn | None = None
-    """A request that is not answered."""
+    commands: tuple[AnyCommand, ...] = ()
 
-    def requesting(self, command: commands.InspectTurn) -> "Inspection":
-        return self if command == self.requested else replace(self, requested=command)
-
-    def after(self, event: events.TurnInspected) -> "Inspection":
-        requested = self.requested
-        # An answer to an older request leaves the newer one pending.
-        if requested is not None and _is_of(requested, event.episode, event.turn):
-            requested = None
-        if event.why_not:
-            return replace(self, refused=event, requested=requested)
-        return Inspection(found=event, requested=requested)
-
-    def of(self, episode: int, turn: int) -> events.TurnInspected | None:
-        """The tokens of a reply, if it was the last one inspected."""
-        if self.found is not None and _is_of(self.found, episode, turn):
-            return self.found
+    def of(self, *kinds: type[C]) -> C | None:
+        """The request of these kinds, if there is one."""
+        for command in self.commands:
+            if isinstance(command, kinds):
+                return command
         return None
 
-    def why_not(self, episode: int, turn: int) -> str:
-        """Why nothing more is known of a reply; empty if no reason was given."""
-        if self.refused is not None and _is_of(self.refused, episode, turn):
-            return self.refused.why_not
-        return ""
+    @property
+    def settings(self) -> dict[str, Value]:
+        """The requested values of settings by their dotted names."""
+        values: dict[str, Value] = {}
+        for command in self.commands:
+            if isinstance(command, commands.ChangeSettings):
+                values |= command.changes
+        return values
+
+    def requesting(self, command: AnyCommand) -> "Pending":
+        """The requests with another one, in place of its predecessor; each setting waits for itself."""
+        replaced: tuple[type, ...] = (type(command),)
+        for kinds in OPPOSITES:
+            if isinstance(command, kinds):
+                replaced = kinds
+        if isinstance(command, commands.ChangeSettings):
+            replaced = ()
+        others = [each for each in self.commands if not isinstance(each, replaced)]
+        return Pending((*others, command))
+
+    def without(self, command: AnyCommand) -> "Pending":
+        """The requests but for one."""
+        return Pending(tuple(each for each in self.commands if each != command))
+
+    def after(self, event: AnyEvent) -> "Pending":
+        """The requests that an event does not answer; the same object if it answers none."""
+        left = tuple(command for command in self.commands if not answers(event, command))
+        return self if len(left) == len(self.commands) else Pending(left)
 
 
-def _is_of(message: events.TurnInspected | commands.InspectTurn, episode: int, turn: int) -> bool:
-    """True if a question or an answer is about that reply."""
-    return message.episode == episode and message.turn == turn
+def answers(event: AnyEvent, command: AnyCommand) -> bool:
+    """True if an event confirms or refuses a request; the answer to an older one leaves the newer one pending."""
+    match command, event:
+        case _, events.WarningRaised(refused=refused):
+            return refused is not None and isinstance(command, REFUSABLE[refused])
+        case commands.SetMode(mode=mode), events.ModeChanged():
+            return event.mode == mode
+        case commands.Pause(), events.PhaseChanged(phase=phase):
+            return phase == "paused"
+        case commands.Resume(), events.PhaseChanged(phase=phase):
+            return phase != "paused"
+        case commands.Step(), events.PhaseChanged(phase=phase):
+            return phase in ("rolling_out", "paused")
+        case commands.SetSystemPrompt(system_prompt=prompt), events.PromptChanged():
+            return event.system_prompt == prompt
+        case commands.ChangeSettings(changes=changes), events.SettingsChanged():
+            return changes.keys() <= event.changes.keys()
+        case commands.SetPace(turn_s=turn_s), events.PaceChanged():
+            return event.turn_s == turn_s
+        case commands.Watch(env=env), events.WatchChanged():
+            return event.env == env
+        case commands.WatchPolicyMap(on=on), events.PolicyMapWatched():
+            return event.on is on
+        case commands.InspectTurn(), events.TurnInspected():
+            return (event.episode, event.turn) == (command.episode, command.turn)
+        case commands.ProbeActions(ticket=ticket), events.ConversationProbed():
+            return event.ticket == ticket
+        case commands.Act(), events.TurnFinished():
+            return (event.episode, event.turn) == (command.episode, command.turn)
+        case commands.TakeWheel(), events.WheelTaken() | events.WheelLetGo():
+            return True
+        case commands.LetGo() | commands.Act(), events.WheelLetGo():
+            return True
+        case commands.SaveCheckpoint(), events.CheckpointSaved():
+            return True
+        case commands.RollBack(), events.RolledBack():
+            return True
+        case (
+            commands.Evaluate() | commands.ComparePrompts() | commands.CancelEvaluation(),
+            events.EvaluationFinished() | events.PromptsCompared() | events.EvaluationCancelled(),
+        ):
+            return True
+        case commands.WarmStart(episodes=episodes), events.WarmStartFinished(stats=stats):
+            # Cancelling a warm start also cancels the evaluation after it.
+            return not episodes or stats.cancelled
+        case commands.WarmStart(), events.WarmStartEvaluated():
+            return True
+        case commands.CancelWarmStart(), events.WarmStartFinished():
+            return True
+        case _:
+            return False

@@ -76,13 +76,7 @@ class PromptEdit:
         """The edit after another map was computed."""
         if self.after is not None or event.prompt_version != self.version:
             return self
-        return PromptEdit(
-            version=self.version,
-            version_before=self.version_before,
-            episode=self.episode,
-            before=self.before,
-            after=event,
-        )
+        return replace(self, after=event)
 
 
 def taken(versions: Versions, version: int, text: str) -> Versions:

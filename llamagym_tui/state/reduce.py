@@ -4,18 +4,22 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from llamagym_tui.protocol import events
+from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.events import AnyEvent
-from llamagym_tui.settings import FINAL, RunConfig, flat, with_measured
+from llamagym_tui.settings import FINAL, with_measured
 from llamagym_tui.state import prompts
-from llamagym_tui.state.comparison import prompts_text
 from llamagym_tui.state.pending import Pending
 from llamagym_tui.state.prompts import PromptEdit
-from llamagym_tui.state.returns import RECENT, counted, evaluated_return, left_text, with_unit
-from llamagym_tui.state.run import Mark, RunState
+from llamagym_tui.state.returns import RECENT, counted, left_text
+from llamagym_tui.state.run import Inspection, Mark, RunState, WarmStartState
+from llamagym_tui.state.texts import (
+    comparison_text,
+    evaluation_text,
+    measured_text,
+    prompts_text,
+    warm_start_text,
+)
 from llamagym_tui.state.transcript import clipped
-from llamagym_tui.state.watching import watched_text
-from llamagym_tui.state.wheel import WheelState
 
 MAX_EVALUATIONS = 8
 """Most results of evaluations that are kept; the oldest go first."""
@@ -24,6 +28,8 @@ CORRECTED = (
     "trained on."
 )
 """The notice at the end of an episode in which a person acted."""
+MAX_LOSSES = 7_200
+"""Most losses of a warm start that are kept: an hour of them, if there are two in a second."""
 MAX_FRAMES = 40
 """Most maps that are kept of the run's film, the first and the two newest among them."""
 MAX_MARKS = 32
@@ -36,10 +42,11 @@ def trainer_lost(state: RunState, message: str) -> RunState:
 
 
 def reduce(state: RunState, event: AnyEvent) -> RunState:
-    """The state after an event.
-
-    A record of the state that takes the event in does so by its method `after`.
-    """
+    """The state after an event."""
+    pending = state.pending.after(event)
+    is_answer = pending is not state.pending
+    if is_answer:
+        state = replace(state, pending=pending)
     match event:
         case events.TokensStreamed() | events.EpisodeDropped():
             return replace(state, transcript=state.transcript.after(event))
@@ -50,10 +57,13 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
                 transcript=state.transcript.after(event),
             )
         case events.TurnFinished():
+            awaited = state.awaited
+            if awaited and (awaited.episode, awaited.turn) == (event.episode, event.turn):
+                awaited = None
             return replace(
                 state,
                 view=state.view.after(event),
-                wheel=state.wheel.after(event),
+                awaited=awaited,
                 transcript=state.transcript.after(event),
             )
         case events.EpisodeStarted():
@@ -81,31 +91,32 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             return replace(state, progress=event)
         case events.RunStarted():
             return _run_started(state, event)
-        case events.WatchChanged():
-            changed = replace(
-                state, watching=state.watching.after(event), view=state.view.after(event)
-            )
-            return _noted(changed, watched_text(event, state.n_envs))
-        case events.PaceChanged():
-            return replace(state, watching=state.watching.after(event))
+        case events.WatchChanged(env=env):
+            changed = replace(state, env=env, view=state.view.after(event))
+            return _noted(changed, watched_text(changed))
+        case events.PaceChanged(turn_s=turn_s):
+            return replace(state, turn_s=turn_s)
         case events.WheelTaken():
             note = f"You have the wheel of environment {event.env + 1:,}, from its next turn on."
-            return _noted(replace(state, wheel=state.wheel.after(event)), note)
+            return _noted(replace(state, wheel=event), note)
         case events.WheelLetGo():
             reason = f": {event.reason}" if event.reason else ""
             return _noted(
-                replace(state, wheel=state.wheel.after(event)), f"The agent acts again{reason}."
+                replace(state, wheel=None, awaited=None), f"The agent acts again{reason}."
             )
         case events.ActionAwaited():
-            return replace(state, wheel=state.wheel.after(event))
+            return replace(state, awaited=event)
         case events.EpisodeCorrected():
             return _noted(state, CORRECTED)
         case events.TurnInspected():
-            return replace(state, inspection=state.inspection.after(event))
+            if event.why_not:
+                return replace(state, inspection=state.inspection._replace(refused=event))
+            return replace(state, inspection=Inspection(found=event))
         case events.PromptChanged():
             return _prompt_changed(state, event)
         case events.ModeChanged():
-            return _mode_changed(state, event)
+            meaning = "episodes train the model" if event.mode == "train" else "nothing is trained"
+            return _marked(replace(state, mode=event.mode), event.mode, meaning)
         case events.SettingsChanged():
             return _settings_changed(state, event)
         case events.SettingsMeasured(values=values, reasons=reasons):
@@ -120,40 +131,45 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             film = _with_frame(state.film, event)
             return replace(state, mapped=event, film=film, edit=edit)
         case events.PolicyMapWatched():
-            return replace(state, pending=state.pending.after(event), map_watched=event.on)
+            return replace(state, map_watched=event.on)
         case events.EvaluationFinished():
-            return _evaluation_finished(state, event)
+            text = evaluation_text(event, state.return_unit)
+            return _noted(
+                _with_evaluation(state, event), f"{text}{prompts.played_by(event, state.prompts)}"
+            )
         case events.PromptsCompared():
-            compared = replace(state, pending=state.pending.after(event), comparison=event)
+            compared = replace(state, comparison=event)
             return _noted(compared, prompts_text(event, state.prompts, state.run))
         case events.EvaluationCancelled():
-            note = f"The evaluation was cancelled after {event.played:,} of {counted(event.episodes, 'episode')}."
-            cancelled = replace(
-                state,
-                pending=state.pending.after(event),
-                warm_start=state.warm_start.after(event),
-            )
-            return _noted(cancelled, clipped(event.why) or note)
+            return _evaluation_cancelled(state, event)
         case events.ConversationProbed():
-            return replace(state, pending=state.pending.after(event), probed=event)
+            return replace(state, probed=event)
         case events.DemonstrationsRead():
             trains_on = f"{counted(event.episodes, 'episode')}, {counted(event.turns, 'turn')}"
             return _noted(state, f"A warm start trains on {trains_on}: {event.path}")
         case events.WarmStartProgressed():
             left = left_text(event.left_s)
             detail = f"step {event.step:,} of {event.steps:,}, loss {event.loss:.3f}{left}"
-            return replace(state, warm_start=state.warm_start.after(event), detail=detail)
+            losses = (*state.warm_start.losses, event.loss)[-MAX_LOSSES:]
+            warm_start = state.warm_start._replace(losses=losses)
+            return replace(state, warm_start=warm_start, detail=detail)
         case events.WarmStartFinished():
-            trained = replace(state, warm_start=state.warm_start.after(event))
-            outdated = _outdated(trained, "before the warm start")
+            warm_start = state.warm_start._replace(result=event)
+            outdated = _outdated(replace(state, warm_start=warm_start), "before the warm start")
             return _marked(outdated, "warm start", warm_start_text(event))
         case events.WarmStartEvaluated():
-            return _warm_start_evaluated(state, event)
+            warm_start = state.warm_start._replace(evaluated=event)
+            evaluated = _with_evaluation(replace(state, warm_start=warm_start), event.after)
+            text = comparison_text(event, state.return_unit)
+            return _noted(evaluated, f"{text}{prompts.played_by(event.after, state.prompts)}.")
         case events.CheckpointSaved():
-            return _checkpoint_saved(state, event)
+            written = replace(
+                state, checkpoint=event, prompts_at_checkpoint=state.prompts, unwritten=""
+            )
+            note = f"Checkpoint written, after update {event.update:,}."
+            return _noted(written, note) if is_answer else written
         case events.RolledBack():
-            answered = replace(state, pending=state.pending.after(event))
-            rolled_back = _gone_back(answered, event.update)
+            rolled_back = _gone_back(state, event.update)
             return _marked(
                 rolled_back, "rolled back", f"to update {event.update:,}; {event.reason}"
             )
@@ -173,24 +189,16 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             assert_never(event)
 
 
-def _evaluation_finished(state: RunState, event: events.EvaluationFinished) -> RunState:
-    """Keep a result of an evaluation."""
-    evaluated = replace(
-        _with_evaluation(state, event),
-        pending=state.pending.after(event),
-        warm_start=state.warm_start.after(event),
-    )
-    text = _evaluation_text(event, state.return_unit)
-    return _noted(evaluated, f"{text}{prompts.played_by(event, state.prompts)}")
-
-
-def _warm_start_evaluated(state: RunState, event: events.WarmStartEvaluated) -> RunState:
-    """Keep the result of the evaluation after a warm start, and compare it with the one before."""
-    evaluated = replace(
-        _with_evaluation(state, event.after), warm_start=state.warm_start.after(event)
-    )
-    text = comparison_text(event, state.return_unit)
-    return _noted(evaluated, f"{text}{prompts.played_by(event.after, state.prompts)}.")
+def _evaluation_cancelled(state: RunState, event: events.EvaluationCancelled) -> RunState:
+    """Note the reason; a warm start that is under way goes on without its evaluations."""
+    asked = state.pending.of(commands.WarmStart)
+    if asked is not None:
+        pending = state.pending.without(asked)
+        if state.warm_start.result is None:
+            pending = pending.requesting(replace(asked, episodes=0))
+        state = replace(state, pending=pending)
+    note = f"The evaluation was cancelled after {event.played:,} of {counted(event.episodes, 'episode')}."
+    return _noted(state, clipped(event.why) or note)
 
 
 def _with_evaluation(state: RunState, found: events.EvaluationFinished) -> RunState:
@@ -199,77 +207,22 @@ def _with_evaluation(state: RunState, found: events.EvaluationFinished) -> RunSt
     return replace(state, evaluations=evaluations[-MAX_EVALUATIONS:])
 
 
-def _checkpoint_saved(state: RunState, event: events.CheckpointSaved) -> RunState:
-    """Take a checkpoint; one that the person asked for is noted."""
-    written = replace(
-        state,
-        pending=state.pending.after(event),
-        checkpoint=event,
-        prompts_at_checkpoint=state.prompts,
-        unwritten="",
-    )
-    if not state.pending.checkpoint:
-        return written
-    return _noted(written, f"Checkpoint written, after update {event.update:,}.")
-
-
 def _warning_raised(state: RunState, event: events.WarningRaised) -> RunState:
     """Note a warning, which may refuse a request."""
     message = clipped(event.message)
     collapse = state.collapse
     if event.collapsed:
         collapse = f"After update {state.updates:,}: {message}"
+    warm_start = state.warm_start
+    if event.refused == "warm_start":
+        warm_start = warm_start._replace(refused=message)
     warned = replace(
         state,
-        pending=state.pending.after(event),
-        watching=state.watching.after(event),
-        wheel=state.wheel.after(event),
-        warm_start=state.warm_start.after(event),
+        warm_start=warm_start,
         collapse=collapse,
         unwritten=message if event.unwritten else state.unwritten,
     )
     return _noted(warned, f"Warning: {message}")
-
-
-def warm_start_text(event: events.WarmStartFinished) -> str:
-    """A warm start in one line."""
-    what = "demonstration" if event.method == "sft" else "preference pair"
-    stats = event.stats
-    how = "cancelled after" if stats.cancelled else "trained in"
-    return (
-        f"{counted(stats.demonstrations, what)}, {how} {counted(stats.steps, 'step')} "
-        f"and {stats.elapsed_s:,.0f} s; loss {stats.first_loss:.3f} → {stats.last_loss:.3f}"
-    )
-
-
-def progress_text(event: events.Progressed) -> str:
-    """Progress as ``reading prompts: 34 of 128, 8 s left``."""
-    return f"{event.doing}: {event.done:,} of {event.total:,}{left_text(event.left_s)}"
-
-
-def measured_text(event: events.SettingsMeasured) -> str:
-    """The settings that the first batch has changed, with the reasons, as one line; one that it has not, if all are."""
-    usual = flat(RunConfig(agent="", run_dir=""))
-    reasons = list(event.reasons.values())
-    of_changed = [
-        why for name, why in event.reasons.items() if event.values.get(name) != usual.get(name)
-    ]
-    return "; ".join(of_changed or reasons[:1])
-
-
-def comparison_text(event: events.WarmStartEvaluated, unit: str = "") -> str:
-    """The change by a warm start, in one line."""
-    before = event.before
-    after = event.after
-    if not before.episodes or not after.episodes:
-        return f"Before and after the warm start cannot be compared: no episode ended in {before.elapsed_s:,.0f} s"
-    played = f"{before.episodes:,} and {after.episodes:,} sampled episodes"
-    if before.episodes == after.episodes:
-        played = f"{counted(before.episodes, 'sampled episode')} each"
-    return (
-        f"Warm start: parse failures {before.parse_failure_rate:.1%} → {after.parse_failure_rate:.1%}, mean return "
-        f"{evaluated_return(before).text} → {with_unit(evaluated_return(after).text, unit)}, over {played}"
-    )
 
 
 def _outdated(state: RunState, why: str) -> RunState:
@@ -279,18 +232,17 @@ def _outdated(state: RunState, why: str) -> RunState:
 
 
 def _phase_changed(state: RunState, event: events.PhaseChanged) -> RunState:
-    """Enter a phase, which may confirm that a pause was requested to begin or to end."""
-    is_paused = event.phase == "paused"
-    is_confirmed = state.pause_requested == is_paused
+    """Enter a phase."""
+    warm_start = state.warm_start
+    if event.phase == "warm_starting" and warm_start.result is not None:
+        warm_start = WarmStartState()
     return replace(
         state,
-        watching=state.watching.after(event),
-        warm_start=state.warm_start.after(event),
+        warm_start=warm_start,
         phase=event.phase,
         detail=event.detail,
         progress=None,
-        pause_requested=None if is_confirmed else state.pause_requested,
-        episodes_per_s=0.0 if is_paused else state.episodes_per_s,
+        episodes_per_s=0.0 if event.phase == "paused" else state.episodes_per_s,
     )
 
 
@@ -388,13 +340,10 @@ def _episodes_counted(state: RunState, event: events.EpisodesCounted) -> RunStat
 
 def _prompt_changed(state: RunState, event: events.PromptChanged) -> RunState:
     """Take a prompt that the trainer has taken."""
-    # An answer to an older request leaves the newer one pending.
-    is_answer = state.prompt_requested == event.system_prompt
     changed = replace(
         state,
         system_prompt=event.system_prompt,
         prompt_version=event.prompt_version,
-        prompt_requested=None if is_answer else state.prompt_requested,
         prompts=prompts.taken(state.prompts, event.prompt_version, event.system_prompt),
         edit=PromptEdit(
             version=event.prompt_version,
@@ -407,18 +356,6 @@ def _prompt_changed(state: RunState, event: events.PromptChanged) -> RunState:
     return _marked(changed, label, "applies from the next episode on")
 
 
-def _mode_changed(state: RunState, event: events.ModeChanged) -> RunState:
-    """Take a mode that the trainer has taken."""
-    is_answer = state.mode_requested == event.mode
-    changed = replace(
-        state,
-        mode=event.mode,
-        mode_requested=None if is_answer else state.mode_requested,
-    )
-    meaning = "episodes train the model" if event.mode == "train" else "nothing is trained"
-    return _marked(changed, event.mode, meaning)
-
-
 def _settings_changed(state: RunState, event: events.SettingsChanged) -> RunState:
     """Take settings that the trainer has taken."""
     # The end of a schedule follows a new start, and is not named next to it.
@@ -428,7 +365,6 @@ def _settings_changed(state: RunState, event: events.SettingsChanged) -> RunStat
     )
     changed = replace(
         state,
-        pending=state.pending.after(event),
         settings={**state.settings, **event.changes},
         collapse="",
     )
@@ -474,24 +410,14 @@ def _ended(state: RunState) -> RunState:
     """The state at the end of a session, in which nothing is pending, because nothing will be confirmed any more."""
     return replace(
         state,
-        mode_requested=None,
-        pause_requested=None,
-        prompt_requested=None,
         pending=Pending(),
-        watching=replace(
-            state.watching, requested=None, turn_s_requested=None, step_requested=None
-        ),
-        wheel=WheelState(),
-        warm_start=state.warm_start.ended(),
-        inspection=replace(state.inspection, requested=None),
-        stopping=False,
+        wheel=None,
+        awaited=None,
         episodes_per_s=0.0,
     )
 
 
-def _evaluation_text(event: events.EvaluationFinished, unit: str) -> str:
-    """The result of an evaluation, as one line."""
-    mean = evaluated_return(event)
-    how = "greedy" if event.greedy else "sampled"
-    played = counted(mean.episodes, f"{how} episode")
-    return f"Evaluation: mean return {with_unit(mean.text, unit)} over {played}"
+def watched_text(state: RunState) -> str:
+    """The watched environment, for people."""
+    of_all = f" of {state.n_envs:,}" if state.n_envs else ""
+    return f"watching environment {state.env + 1:,}{of_all}"

@@ -1,7 +1,6 @@
 """The run as the screens show it: one frozen state in bounded memory, made from events by a pure reducer.
 
-A command enters it by `requested`, an event by `reduce`. Its records have a method for each, `requesting` and `after`,
-which return the same object if nothing changes: a request that is pending is not sent again.
+A command enters it by `requested`, an event by `reduce`.
 """
 
 from functools import cached_property
@@ -13,14 +12,16 @@ from msgspec.structs import replace
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.settings import Mode, RunConfig, Value
-from llamagym_tui.state.pending import Inspection, Pending
+from llamagym_tui.state.pending import Pending
 from llamagym_tui.state.prompts import PromptEdit, Versions
 from llamagym_tui.state.returns import MeanReturn, ReturnSeries, mean_return
 from llamagym_tui.state.transcript import Transcript
-from llamagym_tui.state.update_series import UpdateSeries
-from llamagym_tui.state.warm_start import WarmStartState
-from llamagym_tui.state.watching import StateView, Watching
-from llamagym_tui.state.wheel import WheelState
+from llamagym_tui.state.view import StateView
+
+MAX_SAMPLES = 256
+"""Most updates of which the figures are kept; an even number, so that the last one stays when half of them go."""
+TURN_S = (0.0, 0.5, 1.5, 4.0)
+"""Seconds between two turns at each speed: full speed, quick, reading pace, slow."""
 
 
 class Mark(NamedTuple):
@@ -32,8 +33,89 @@ class Mark(NamedTuple):
     """The number of updates by then."""
 
 
+class Inspection(NamedTuple):
+    """What is known of replies that were looked at token by token."""
+
+    found: events.TurnInspected | None = None
+    """The last answer with tokens."""
+    refused: events.TurnInspected | None = None
+    """The last answer, if it has only the reason why there are no tokens."""
+
+    def of(self, episode: int, turn: int) -> events.TurnInspected | None:
+        """The tokens of a reply, if it was the last one inspected."""
+        found = self.found
+        is_its = found is not None and (found.episode, found.turn) == (episode, turn)
+        return found if is_its else None
+
+    def why_not(self, episode: int, turn: int) -> str:
+        """Why nothing more is known of a reply; empty if no reason was given."""
+        refused = self.refused
+        is_its = refused is not None and (refused.episode, refused.turn) == (episode, turn)
+        return refused.why_not if refused is not None and is_its else ""
+
+
+class WarmStartState(NamedTuple):
+    """The training on demonstrations that is under way, or the last one."""
+
+    losses: tuple[float, ...] = ()
+    """Its last losses."""
+    result: events.WarmStartFinished | None = None
+    evaluated: events.WarmStartEvaluated | None = None
+    refused: str = ""
+    """Why nothing was trained."""
+
+
+class Sample(NamedTuple):
+    """An update and its figures."""
+
+    episodes: int
+    """The number of episodes since the run began."""
+    update: int
+    stats: events.UpdateStats
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where the update stands in the run; this only grows."""
+        return self.episodes, self.update
+
+
+class UpdateSeries(NamedTuple):
+    """The figures of a run's updates; of a long run only every second, fourth, … one, and always the last one."""
+
+    samples: tuple[Sample, ...] = ()
+    """The kept updates, in order."""
+    every: int = 1
+    """1: every update is kept; 2: every second one, and so on. The last one is kept in any case."""
+    seen: int = 0
+    """The number of updates that were added."""
+
+    def add(self, event: events.UpdateFinished) -> "UpdateSeries":
+        """The series with another update at its end; updates that a resumed run makes again are replaced."""
+        new = Sample(event.episodes, event.update, event.stats)
+        before = self.samples
+        if before and before[-1].place >= new.place:  # a resumed run
+            before = tuple(sample for sample in before if sample.place < new.place)
+        elif before and (self.seen - 1) % self.every:  # the last one was only kept as the last one
+            before = before[:-1]
+        samples = (*before, new)
+        every = self.every
+        if len(samples) > MAX_SAMPLES:
+            samples = samples[::2]
+            every *= 2
+        return UpdateSeries(samples, every, self.seen + 1)
+
+    def until(self, episode: int) -> "UpdateSeries":
+        """The series without the updates after an episode."""
+        kept = tuple(sample for sample in self.samples if sample.episodes <= episode)
+        return self._replace(samples=kept)
+
+    def values(self, field: str) -> list[tuple[int, float]]:
+        """A figure of each update, with the number of episodes by then."""
+        return [(sample.episodes, float(getattr(sample.stats, field))) for sample in self.samples]
+
+
 class RunState(Struct, frozen=True, kw_only=True, dict=True):
-    """Everything that is known of a run; a field called ``…_requested`` has a request that is not confirmed."""
+    """Everything that is known of a run."""
 
     agent: str
     """The agent as the user named it, then by the title that the trainer gives."""
@@ -52,14 +134,10 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     """The event with which the trainer began to play; None until the model is loaded."""
 
     mode: Mode = "train"
-    mode_requested: Mode | None = None
-    pause_requested: bool | None = None
-    """True: to pause, False: to go on."""
     system_prompt: str | None = None
     """The system prompt that the trainer has, once it is known."""
     prompt_version: int = 0
     """Number of that prompt among the versions of the run."""
-    prompt_requested: str | None = None
     prompts: Versions = ()
     """All system prompts of the run, with what was played under each."""
     prompts_at_checkpoint: Versions = ()
@@ -67,11 +145,18 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     edit: PromptEdit | None = None
     """The last edit of the prompt, if there was one."""
     pending: Pending = field(default_factory=Pending)
-    watching: Watching = field(default_factory=Watching)
-    wheel: WheelState = field(default_factory=WheelState)
+    """Requests that are not confirmed."""
+    env: int = 0
+    """The watched environment, counted from 0."""
+    turn_s: float = 0.0
+    """Least number of seconds between two turns of the watched environment; 0: full speed."""
+    wheel: events.WheelTaken | None = None
+    """A person's choices in the agent's place; None while the agent acts."""
+    awaited: events.ActionAwaited | None = None
+    """The turn that waits for the person; None while other environments play or the model learns."""
     view: StateView = field(default_factory=StateView)
-    inspection: Inspection = field(default_factory=Inspection)
-    warm_start: WarmStartState = field(default_factory=WarmStartState)
+    inspection: Inspection = Inspection()
+    warm_start: WarmStartState = WarmStartState()
     transcript: Transcript = field(default_factory=Transcript)
     watched: events.EpisodeStarted | None = None
     """The watched episode that is under way, or the last one."""
@@ -92,7 +177,7 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     """The number of updates of the policy."""
     stats: events.UpdateStats | None = None
     """Figures of the last update."""
-    history: UpdateSeries = field(default_factory=UpdateSeries)
+    history: UpdateSeries = UpdateSeries()
     """Figures of the updates so far."""
     batch_turns: int = 0
     """Turns of the training episodes that have ended since the last update."""
@@ -121,8 +206,6 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     """The last warning that the policy has collapsed; empty: there was none since a roll back or a changed setting."""
     unwritten: str = ""
     """The last warning that something of the run cannot be written; empty: there was none since a checkpoint."""
-    stopping: bool = False
-    """True once the trainer was asked to write its checkpoint and end."""
     failure: str = ""
     """Why the run ended badly, for people; empty: it has not ended badly."""
     finished: events.RunFinished | None = None
@@ -136,14 +219,67 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
         return not (ended or self.recorded)
 
     @property
+    def stopping(self) -> bool:
+        """True once the trainer was asked to write its checkpoint and end."""
+        return self.pending.of(commands.Stop) is not None
+
+    @property
     def mode_intended(self) -> Mode:
         """The mode that was requested last, confirmed or not."""
-        return self.mode if self.mode_requested is None else self.mode_requested
+        asked = self.pending.of(commands.SetMode)
+        return self.mode if asked is None else asked.mode
 
     @property
     def pause_intended(self) -> bool:
         """True if a pause was requested last, confirmed or not."""
-        return self.phase == "paused" if self.pause_requested is None else self.pause_requested
+        asked = self.pending.of(commands.Pause, commands.Resume)
+        return self.phase == "paused" if asked is None else isinstance(asked, commands.Pause)
+
+    @property
+    def prompt_requested(self) -> str | None:
+        """The requested system prompt that the trainer has not taken yet."""
+        asked = self.pending.of(commands.SetSystemPrompt)
+        return None if asked is None else asked.system_prompt
+
+    @property
+    def env_intended(self) -> int:
+        """The environment that was requested last, confirmed or not."""
+        asked = self.pending.of(commands.Watch)
+        return self.env if asked is None else asked.env
+
+    @property
+    def turn_s_intended(self) -> float:
+        """The speed that was requested last, confirmed or not."""
+        asked = self.pending.of(commands.SetPace)
+        return self.turn_s if asked is None else asked.turn_s
+
+    @property
+    def slower(self) -> float:
+        """The next slower speed, or the present one if it is the slowest."""
+        slower = [turn_s for turn_s in TURN_S if turn_s > self.turn_s_intended]
+        return min(slower, default=self.turn_s_intended)
+
+    @property
+    def faster(self) -> float:
+        """The next faster speed, or the present one if it is the fastest."""
+        faster = [turn_s for turn_s in TURN_S if turn_s < self.turn_s_intended]
+        return max(faster, default=self.turn_s_intended)
+
+    @property
+    def wheel_wanted(self) -> bool:
+        """True if the person has the wheel or has asked for it."""
+        return self.wheel is not None or self.pending.of(commands.TakeWheel) is not None
+
+    @property
+    def is_persons_turn(self) -> bool:
+        """True if the person can act now."""
+        asked = self.pending.of(commands.TakeWheel, commands.LetGo, commands.Act)
+        return self.wheel is not None and self.awaited is not None and asked is None
+
+    @property
+    def is_warm_starting(self) -> bool:
+        """True from the request of a warm start to its end, with its evaluations."""
+        return self.pending.of(commands.WarmStart) is not None or self.phase == "warm_starting"
 
     @property
     def training(self) -> bool:
@@ -219,43 +355,36 @@ def initial_state(config: RunConfig) -> RunState:
 
 
 def requested(state: RunState, command: AnyCommand) -> RunState:
-    """The state after a command was requested; the same object if it is pending already."""
+    """The state after a command was requested; the same object if it need not be sent, or not again."""
+    pending, awaited = state.pending, state.awaited
     match command:
-        case commands.SetMode():
-            if command.mode == state.mode_intended:
-                return state
-            return replace(state, mode_requested=command.mode)
+        case commands.SetMode(mode=mode):
+            is_new = mode != state.mode_intended
         case commands.Pause() | commands.Resume():
-            pause = isinstance(command, commands.Pause)
-            if pause == state.pause_intended:
-                return state
-            return replace(state, pause_requested=pause)
-        case commands.SetSystemPrompt():
-            return replace(state, prompt_requested=command.system_prompt)
-        case commands.Stop():
-            return replace(state, stopping=True)
-        case commands.Watch() | commands.SetPace() | commands.Step():
-            watching = state.watching.requesting(command)
-            return state if watching is state.watching else replace(state, watching=watching)
-        case commands.TakeWheel() | commands.Act() | commands.LetGo():
-            wheel = state.wheel.requesting(command)
-            return state if wheel is state.wheel else replace(state, wheel=wheel)
-        case commands.DrawStates():
-            view = state.view.requesting(command)
-            return state if view is state.view else replace(state, view=view)
-        case commands.InspectTurn():
-            inspection = state.inspection.requesting(command)
-            return (
-                state if inspection is state.inspection else replace(state, inspection=inspection)
-            )
-        case commands.WarmStart() | commands.CancelWarmStart():
-            warm_start = state.warm_start.requesting(command)
-            return (
-                state if warm_start is state.warm_start else replace(state, warm_start=warm_start)
-            )
+            is_new = isinstance(command, commands.Pause) != state.pause_intended
+        case commands.SetPace(turn_s=turn_s):
+            is_new = turn_s != state.turn_s_intended
+        case commands.TakeWheel():
+            is_new = not state.wheel_wanted
+        case commands.LetGo():
+            is_new = state.wheel_wanted and pending.of(commands.LetGo) is None
+        case commands.Act(episode=episode, turn=turn):
+            # When a key is pressed twice, the next turn may be waiting already.
+            is_awaited = awaited is not None and (awaited.episode, awaited.turn) == (episode, turn)
+            is_new = is_awaited and state.is_persons_turn
+        case commands.Evaluate() | commands.ComparePrompts():
+            is_new = pending.of(commands.Evaluate, commands.ComparePrompts) is None
+        case commands.Step():
+            is_new = pending.of(commands.Step) is None
+        case commands.WarmStart():
+            is_new = not state.is_warm_starting
         case _:
-            pending = state.pending.requesting(command)
-            return state if pending is state.pending else replace(state, pending=pending)
+            is_new = command not in pending.commands
+    if not is_new:
+        return state
+    if isinstance(command, commands.WarmStart):
+        state = replace(state, warm_start=WarmStartState())
+    return replace(state, pending=pending.requesting(command))
 
 
 def with_history(state: RunState, other: RunState) -> RunState:
@@ -293,8 +422,8 @@ def restarted(state: RunState, *, new_run: bool = False) -> RunState:
         collapse="",
         unwritten="",
         watched=None,
-        watching=Watching(),
-        wheel=WheelState(),
+        env=0,
+        turn_s=0.0,
         view=StateView(),
         failure="",
         finished=None,

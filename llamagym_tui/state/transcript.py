@@ -6,8 +6,6 @@ Entries have serial numbers that only grow. The garbage collector does not track
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,9 +22,7 @@ from llamagym_tui.protocol.events import (
 )
 
 MAX_ENTRIES = 8_192
-"""Most entries that are kept, enough for some 1,600 turns of short episodes; the oldest page goes first."""
-PAGE = 128
-"""The number of entries in a page."""
+"""Most entries that are kept, enough for some 1,600 turns of short episodes; the oldest go first."""
 MAX_ENTRY = 8_000
 """Most characters that are kept of a text."""
 
@@ -72,19 +68,14 @@ class Entry(Struct, frozen=True, gc=False):
 class Transcript:
     """The conversation so far."""
 
-    pages: tuple[tuple[Entry, ...], ...] = ()
-    """The entries; all pages but the last one are full, so that an event has to copy only that one."""
+    entries: tuple[Entry, ...] = ()
+    """The entries, in order."""
     next_serial: int = 0
-
-    @cached_property
-    def entries(self) -> tuple[Entry, ...]:
-        """All entries, in order."""
-        return tuple(chain.from_iterable(self.pages))
 
     @property
     def _last_fact(self) -> Fact | None:
         """The fact of the last entry, if there are entries."""
-        return self.pages[-1][-1].fact if self.pages else None
+        return self.entries[-1].fact if self.entries else None
 
     def after(self, event: ConversationEvent) -> Transcript:
         """The conversation with one more event."""
@@ -151,31 +142,19 @@ class Transcript:
 
     def _last_replaced(self, fact: Fact) -> Transcript:
         """The conversation with another fact in its last entry."""
-        *full_pages, last_page = self.pages
-        *others, last = last_page
+        last = self.entries[-1]
         if last.fact == fact:
             return self
-        changed_page = (*others, Entry(last.serial, fact))
-        return Transcript((*full_pages, changed_page), self.next_serial)
+        return Transcript((*self.entries[:-1], Entry(last.serial, fact)), self.next_serial)
 
     def tail(self, entries: int) -> Transcript:
         """The conversation with its last entries alone."""
-        if len(self.entries) <= entries:
-            return self
-        kept = self.entries[-entries:]
-        pages = tuple(kept[start : start + PAGE] for start in range(0, len(kept), PAGE))
-        return Transcript(pages, self.next_serial)
+        return Transcript(self.entries[-entries:], self.next_serial)
 
     def _appended(self, fact: Fact) -> Transcript:
-        """The conversation with an entry at its end; if there are too many, the oldest page goes."""
-        entry = Entry(self.next_serial, fact)
-        pages = self.pages
-        if pages and len(pages[-1]) < PAGE:
-            pages = (*pages[:-1], (*pages[-1], entry))
-        else:
-            most_pages = MAX_ENTRIES // PAGE
-            pages = (*pages[-(most_pages - 1) :], (entry,))
-        return Transcript(pages, self.next_serial + 1)
+        """The conversation with an entry at its end; if there are too many, the oldest goes."""
+        kept = self.entries[-(MAX_ENTRIES - 1) :]
+        return Transcript((*kept, Entry(self.next_serial, fact)), self.next_serial + 1)
 
 
 def clipped(text: str) -> str:

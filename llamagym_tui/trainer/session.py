@@ -280,8 +280,6 @@ class Session:
             self._keep(run.given)  # with what its first batch has decided
         self._enter("rolling_out")
         self._collecting = self._emitter.progress("collecting turns")
-        if self._is_followed and (probed := run.action_probes.probe_again()) is not None:
-            self._emit(probed)
         run.react_to_update(verdict)
 
     @property

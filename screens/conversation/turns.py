@@ -1,8 +1,7 @@
 """The conversation as rows, a turn or a notice each: on one line, and in full. Every text is literal."""
 
-import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple, assert_never
 
@@ -68,10 +67,6 @@ class Row(NamedTuple):
         replies = (each.fact for each in self.entries if isinstance(each.fact, ReplySoFar))
         return next(replies, None)
 
-    def has(self, pattern: re.Pattern[str]) -> bool:
-        """True if the observation, the reply, the action or the notice matches."""
-        return any(pattern.search(text) for each in self.entries for text in _searched(each.fact))
-
 
 def rows_of(entries: Sequence[Entry], before: list[Row]) -> list[Row]:
     """The rows of a conversation; rows of `before` that have not changed are taken over."""
@@ -109,15 +104,6 @@ def _turn_of(fact: Fact) -> tuple[int, int] | None:
             return fact.episode, fact.turn
 
 
-def _searched(fact: Fact) -> Iterator[str]:
-    match fact:
-        case ObservationShown() | ReplySoFar() | Notice():
-            yield fact.text
-        case TurnFinished():
-            yield fact.words
-            yield fact.action_name
-
-
 # One line
 
 
@@ -137,8 +123,6 @@ def line_of(row: Row, width: int) -> Content:
                 words = shown.text
             case ReplySoFar(done=False) as reply:
                 action = Content.styled(f"{one_line(reply.text[:MOST])}▌", MODEL)
-            case ActionsProbed() as probed if probed.before and not action:
-                action = _named_shares(probed)
             case TurnFinished() as turn_finished:
                 words = turn_finished.words or words
                 action = _action_on_line(turn_finished)
@@ -259,32 +243,18 @@ def _left_out(shown: ObservationShown) -> list[Paragraph]:
 
 
 def _probed(probed: ActionsProbed) -> Paragraph:
-    """The most probable actions with bars; after an update, with their probabilities before it."""
+    """The most probable actions with bars."""
     pieces: list[Piece] = []
-    ranked = _ranked(probed)
-    for at in ranked[:MOST_ACTIONS]:
-        pieces.append(Piece(f"{_share_of(probed, at)} ", "$foreground"))
-        pieces.append(Piece(f"{bar(probed.shares[at])}  ", MODEL))
+    ranked = sorted(zip(probed.shares, probed.names, strict=True), key=lambda pair: -pair[0])
+    for probability, name in ranked[:MOST_ACTIONS]:
+        pieces.append(Piece(f"{one_line(name)} {share(probability, 0)} ", "$foreground"))
+        pieces.append(Piece(f"{bar(probability)}  ", MODEL))
     if len(ranked) > MOST_ACTIONS:
         pieces.append(Piece(f"{len(ranked) - MOST_ACTIONS} more actions  ", ASIDE))
     rest = 1 - sum(probed.shares)
     if rest >= LEAST_REST:
         pieces.append(Piece(f"other replies {share(rest, 0)}", ASIDE))
-    return Paragraph("updated" if probed.before else "policy", tuple(pieces))
-
-
-def _named_shares(probed: ActionsProbed) -> Content:
-    named = [_share_of(probed, at) for at in _ranked(probed)[:MOST_ACTIONS]]
-    return Content.styled("updated: " + ", ".join(named), ASIDE)
-
-
-def _ranked(probed: ActionsProbed) -> list[int]:
-    return sorted(range(len(probed.names)), key=lambda at: -probed.shares[at])
-
-
-def _share_of(probed: ActionsProbed, at: int) -> str:
-    was = f"{share(probed.before[at], 0)} → " if probed.before else ""
-    return f"{one_line(probed.names[at])} {was}{share(probed.shares[at], 0)}"
+    return Paragraph("policy", tuple(pieces))
 
 
 def _action(turn: TurnFinished) -> Paragraph:

@@ -1,15 +1,12 @@
 """The demonstrations of an agent: the episodes of its file, and the chosen one in full."""
 
 import asyncio
-import os
-import shlex
-import subprocess
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from rich.text import Text
 from textual import on, work
-from textual.app import ComposeResult, SuspendNotSupported
+from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Container, VerticalScroll
 from textual.content import Content
@@ -33,8 +30,7 @@ from llamagym_tui.state.transcript import clipped
 
 FAULTY = "✗"
 """Stands before a line with a fault."""
-COLUMNS = {"": 1, "line": 5, "return": 7, "turns": 5, "source": 10, "recorded": 16}
-"""The widths of the columns, in cells."""
+COLUMNS = ("", "line", "return", "turns", "source", "recorded")
 SPEAKERS = {"system": "system", "user": "env", "assistant": "agent"}
 MAX_MESSAGES = 600
 """Messages of an episode that are shown."""
@@ -50,18 +46,11 @@ class EpisodeRow(NamedTuple):
     """The sentences of `demos check` about the line."""
 
     def cells(self) -> list[Text]:
-        mark = FAULTY if self.faults else ""
-        if self.demo is None:
-            return [Text(mark), Text(f"{self.line:>5,}")]
-        texts = [
-            mark,
-            f"{self.line:>5,}",
-            f"{number(self.demo.episode_return):>7}",
-            f"{self.demo.length:>5,}",
-            one_line(self.demo.source),
-            one_line(self.demo.recorded_at[:16].replace("T", " ")),
-        ]
-        return [Text(text) for text in texts]
+        texts = [FAULTY if self.faults else "", f"{self.line:,}"]
+        if (demo := self.demo) is not None:
+            texts += [number(demo.episode_return), f"{demo.length:,}", demo.source]
+            texts.append(demo.recorded_at[:16].replace("T", " "))
+        return [Text(one_line(text)) for text in texts]
 
 
 class DemonstrationsScreen(Screen[None]):
@@ -75,7 +64,6 @@ class DemonstrationsScreen(Screen[None]):
             tooltip="Delete this episode, once confirmed.",
             id="demos.delete",
         ),
-        Binding("e", "edit", "Edit", tooltip="Open the file in $EDITOR.", id="demos.edit"),
         Binding(
             "f",
             "app.warm_start",
@@ -88,7 +76,6 @@ class DemonstrationsScreen(Screen[None]):
         ),
         Binding("escape,q", "dismiss", "Back", tooltip="Back.", id="demos.leave"),
     ]
-    REFUSED_IN_BROWSER: ClassVar = {"play": {"edit"}}
 
     def __init__(self, path: Path, agent: AgentBase, title: str) -> None:
         """The file at `path` need not exist; it is read when the screen is shown."""
@@ -111,16 +98,13 @@ class DemonstrationsScreen(Screen[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        for title, width in COLUMNS.items():
-            self.query_one(DataTable).add_column(title, width=width)
+        self.query_one(DataTable).add_columns(*COLUMNS)
         self._draw()
         self._load()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "delete":
             return True if self._chosen is not None else None
-        if action == "edit":
-            return True if self._rows else None
         return True
 
     @property
@@ -155,22 +139,9 @@ class DemonstrationsScreen(Screen[None]):
         else:
             self._load()
 
-    def action_edit(self) -> None:
-        editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
-        if not editor:
-            self.notify("$EDITOR is not set; set it and start the app again.", severity="warning")
-            return
-        try:
-            with self.app.suspend():
-                subprocess.run([*shlex.split(editor), str(self._path)], check=False)
-        except (OSError, ValueError, SuspendNotSupported) as error:
-            self.notify(f"The editor cannot be started: {error}.", severity="error")
-        self.refresh()
-        self._load()
-
     def _draw(self) -> None:
-        if not self.app.is_running or self not in self.app.screen_stack:
-            return  # It was left, or the app, while a thread was at work.
+        if self not in self.app.screen_stack:
+            return  # It was left while a thread was at work.
         table = self.query_one(DataTable)
         at = table.cursor_row
         table.clear()

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.demos.files import DemoWriter
@@ -11,19 +10,22 @@ from llamagym_tui.demos.human_game import HumanGame
 from llamagym_tui.demos.training_data import shipped, training_data, training_facts
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.events import DemonstrationsRead, EpisodeCorrected
-from llamagym_tui.screens.play.table import PolicyHint
+from llamagym_tui.screens.widgets.numbers import number
 from llamagym_tui.setup.run_agent import RunAgent
+from llamagym_tui.state.returns import counted
+
+Method = Literal["sft", "dpo"]
 
 
 class Offer(NamedTuple):
-    """A file of demonstrations that a warm start could train on."""
+    """A file of demonstrations, and a way to train on it."""
 
-    path: Path
     title: str
     facts: DemonstrationsRead | None
     """None if it cannot be trained on."""
-    mean_return: float
-    fault: str
+    method: Method = "sft"
+    """Imitate the replies, or prefer a person's over the model's."""
+    fault: str = ""
     """The reason why it cannot be trained on; empty if it can."""
 
 
@@ -38,7 +40,6 @@ class DemoRecorder:
         self._next_seed = next_seed
         self._writer: DemoWriter | None = None
         self.game: HumanGame | None = None
-        self.policy_hint = PolicyHint()
 
     @property
     def writer(self) -> DemoWriter:
@@ -88,14 +89,16 @@ class DemoRecorder:
             try:
                 data = training_data(agent, path)
             except LlamaGymError as error:
-                offers.append(Offer(path, title, None, 0.0, str(error)))
-            else:
-                mean = sum(demo.episode_return for demo in data.demonstrations) / len(
-                    data.demonstrations
-                )
-                offers.append(
-                    Offer(path, title, training_facts(data, agent, system_prompt), mean, "")
-                )
+                offers.append(Offer(title, None, fault=str(error)))
+                continue
+            facts = training_facts(data, agent, system_prompt)
+            returns = [demo.episode_return for demo in data.demonstrations]
+            mean = number(sum(returns) / len(returns), 3)
+            episodes = f"{title}: {counted(facts.episodes, 'episode')}, mean return {mean}"
+            offers.append(Offer(episodes, facts))
+            if facts.preferences:
+                pairs = f"{title}: {counted(facts.preferences, 'preference pair')}"
+                offers.append(Offer(pairs, facts, "dpo"))
         return offers
 
     def close(self) -> None:

@@ -12,8 +12,8 @@ from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import BAR, bar, number, plain, share
 from llamagym_tui.settings import LEARNERS
-from llamagym_tui.state.pending import Inspection
 from llamagym_tui.state.returns import real_minus
+from llamagym_tui.state.run import Inspection
 
 TRAINED = "●"
 """Marks a token that the policy is trained on."""

@@ -8,7 +8,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from llamagym_tui.protocol.commands import CancelEvaluation, Evaluate
+from llamagym_tui.protocol.commands import CancelEvaluation, ComparePrompts, Evaluate
 from llamagym_tui.protocol.events import EvaluationFinished
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.policy_map.mapped_policy import compared_maps
@@ -17,10 +17,10 @@ from llamagym_tui.screens.widgets.fields import OneLineInput
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import baselines, plain
-from llamagym_tui.state.comparison import prompts_text
 from llamagym_tui.state.prompts import played_by
 from llamagym_tui.state.returns import evaluated_return, with_unit
 from llamagym_tui.state.run import RunState
+from llamagym_tui.state.texts import prompts_text
 
 MOST_EPISODES = 1_000_000
 
@@ -100,7 +100,7 @@ class EvaluationDialog(ModalScreen[None]):
             cancel = key_of(self.app, "evaluation.cancel", "e")
             text = f"playing: {one_line(state.detail)} · {cancel} cancels"
             return Content.styled(text, "bold $primary")
-        if state.pending.evaluation is not None:
+        if state.pending.of(Evaluate, ComparePrompts) is not None:
             return Content.styled("requested; it starts when the current step ends", "$accent")
         if not state.live or state.run is None:
             return Content.styled("There is no trainer to play it.", ASIDE)
@@ -111,7 +111,8 @@ class EvaluationDialog(ModalScreen[None]):
 
     def _is_under_way(self) -> bool:
         state = self._state
-        return state.pending.evaluation is not None or state.phase == "evaluating"
+        asked = state.pending.of(Evaluate, ComparePrompts)
+        return asked is not None or state.phase == "evaluating"
 
     def _may_begin(self) -> bool:
         state = self._state
@@ -128,7 +129,7 @@ class EvaluationDialog(ModalScreen[None]):
         if action != "cancel":
             return True
         state = self._state
-        is_cancelled = state.pending.evaluation_cancelled
+        is_cancelled = state.pending.of(CancelEvaluation) is not None
         return state.live and self._is_under_way() and not is_cancelled
 
     def action_cancel(self) -> None:

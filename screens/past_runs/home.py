@@ -1,30 +1,62 @@
 """Home: an agent to play, a model to play with, and the past runs. Beside an open run it shows the past runs alone."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
 
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.literal import one_line
+from llamagym_tui.runs.model_registry import BUNDLED, ENTRIES, is_here, size_in_words
 from llamagym_tui.runs.run_store import is_held
-from llamagym_tui.screens.past_runs.agent_list import AgentList, ModelList
 from llamagym_tui.screens.past_runs.compare import CompareScreen
 from llamagym_tui.screens.past_runs.run_table import RunRow, RunTable, played_text
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog
 from llamagym_tui.screens.widgets.fields import SentenceInput
 from llamagym_tui.screens.widgets.fitted import Fitted, TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.look import ASIDE
+from llamagym_tui.setup.catalog import missing
 from llamagym_tui.state.returns import evaluated_return, with_unit
 from llamagym_tui.user_files import discard, runs_dir
+
+
+class AgentList(OptionList):
+    BORDER_TITLE = "agents"
+    BINDING_GROUP_TITLE = "Agents"
+    BINDINGS = [
+        Binding(
+            "enter",
+            "select",
+            "Play",
+            id="home.play",
+            tooltip="Open the playground: a new run of this agent.",
+        ),
+    ]
+
+
+class ModelList(OptionList):
+    BORDER_TITLE = "models"
+    BINDING_GROUP_TITLE = "Models"
+    BINDINGS = [
+        Binding(
+            "enter",
+            "select",
+            "Choose",
+            id="home.choose",
+            tooltip="Play with this model from now on.",
+        )
+    ]
 
 
 class HomeScreen(Fitted[None]):
@@ -55,13 +87,11 @@ class HomeScreen(Fitted[None]):
         ),
         Binding(
             "slash",
-            "filter('')",
-            "Filter, ./file.py",
-            tooltip="Filter agents and runs by their names; or type ./file.py or a Gymnasium id.",
-            id="home.filter",
-            key_display="/",
+            "other_agent",
+            "Other agent",
+            tooltip="Type ./file.py or a Gymnasium id.",
+            id="home.other",
         ),
-        Binding("full_stop", "filter('.')", "./file.py", id="home.file", show=False),
         Binding(
             "question_mark",
             "app.help",
@@ -70,7 +100,7 @@ class HomeScreen(Fitted[None]):
             id="home.help",
             key_display="?",
         ),
-        Binding("escape", "back", "Back", tooltip="End the filter; or go back.", id="home.back"),
+        Binding("escape", "back", "Back", tooltip="To the first list, or back.", id="home.back"),
         Binding("q", "quit", "Quit", tooltip="Leave.", id="home.quit"),
     ]
 
@@ -84,6 +114,9 @@ class HomeScreen(Fitted[None]):
         super().__init__()
         self._agents = agents
         self._run_is_open = run_is_open
+        self._model = BUNDLED
+        self.here: dict[str, bool] = {}
+        """True for a model on this machine; empty until that is known."""
 
     def compose(self) -> ComposeResult:
         yield TooSmall()
@@ -93,22 +126,26 @@ class HomeScreen(Fitted[None]):
         yield Static(title, id="home-title", markup=False)
         if not self._run_is_open:
             with Horizontal(id="home-top"):
-                yield AgentList(self._agents, id="agents")
-                yield ModelList(id="models")
+                agents = [
+                    Option(agent_text(name, agent), id=name) for name, agent in self._agents.items()
+                ]
+                yield AgentList(*agents, id="agents", markup=False)
+                yield ModelList(id="models", markup=False)
+            yield SentenceInput(
+                id="home-other", placeholder="/ another agent: ./file.py, or a Gymnasium id"
+            )
         with Vertical(id="home-runs") as frame:
             frame.border_title = "runs"
             yield Static("looking for runs …", id="no-runs", markup=False)
             yield RunTable(id="runs", run_is_open=self._run_is_open)
             yield Static(id="runs-chosen", markup=False)
-        yield SentenceInput(
-            id="home-filter",
-            placeholder="a name, ./file.py or a Gymnasium id",
-            select_on_focus=False,
-        )
         yield KeyBar()
 
     def on_mount(self) -> None:
         self._first_list.focus()
+        if not self._run_is_open:
+            self._show_models()
+            self._look_for_models()
 
     @property
     def _first_list(self) -> OptionList | RunTable:
@@ -121,30 +158,16 @@ class HomeScreen(Fitted[None]):
     def on_screen_resume(self) -> None:
         self._runs.read()
 
-    @on(RunTable.Changed)
-    def _describe_runs(self) -> None:
-        runs, empty = self._runs, self.query_one("#no-runs", Static)
-        empty.display = not runs.shown
-        runs.display = bool(runs.shown)
-        if runs.loaded and not runs.shown:
-            is_filtered = self.query_one(SentenceInput).value.strip()
-            none = f"None in {one_line(str(runs_dir()))} yet: enter on an agent begins the first."
-            empty.update("None matches." if is_filtered else none)
-        chosen = self.query_one("#runs-chosen", Static)
-        chosen.update("" if runs.chosen is None else chosen_text(runs.chosen))
-        self.refresh_bindings()
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        has_agents = not self._run_is_open
         match action:
             case "compare":
                 return True if len(self._to_compare()) > 1 else None
             case "delete":
                 row = self._runs.chosen
                 can = self._runs.has_focus and row is not None and not row.info.is_running
-                return True if can and has_agents else None
-            case "back":
-                return not has_agents or self.query_one(SentenceInput).display
+                return True if can and not self._run_is_open else None
+            case "other_agent":
+                return not self._run_is_open
         return True
 
     async def action_quit(self) -> None:
@@ -154,14 +177,24 @@ class HomeScreen(Fitted[None]):
             await self.app.run_action("quit")
 
     def action_back(self) -> None:
-        field = self.query_one(SentenceInput)
-        if not field.display:
+        if self._run_is_open:
             self.dismiss()
-        field.value = ""
-        field.display = False
-        self._first_list.focus()
+        else:
+            self._first_list.focus()
 
     # Runs
+
+    @on(RunTable.Changed)
+    def _describe_runs(self) -> None:
+        runs, empty = self._runs, self.query_one("#no-runs", Static)
+        empty.display = not runs.shown
+        runs.display = bool(runs.shown)
+        if runs.loaded and not runs.shown:
+            none = f"None in {one_line(str(runs_dir()))} yet: enter on an agent begins the first."
+            empty.update(none)
+        chosen = self.query_one("#runs-chosen", Static)
+        chosen.update("" if runs.chosen is None else chosen_text(runs.chosen))
+        self.refresh_bindings()
 
     def action_compare(self) -> None:
         compared = self._to_compare()
@@ -196,39 +229,61 @@ class HomeScreen(Fitted[None]):
             self.notify(f"The run cannot be deleted: {error}.", severity="error")
         self._runs.read()
 
-    # Agents
+    # Agents and models
 
-    def action_filter(self, begun: str) -> None:
-        field = self.query_one(SentenceInput)
-        field.value = begun
-        field.display = True
-        field.cursor_position = len(field.value)
-        field.focus()
-
-    @on(SentenceInput.Changed)
-    def _filter(self, event: SentenceInput.Changed) -> None:
-        self._runs.filter(event.value.strip())
-        for agents in self.query(AgentList):
-            agents.filter(event.value.strip())
+    def action_other_agent(self) -> None:
+        self.query_one(SentenceInput).focus()
 
     @on(SentenceInput.Submitted)
     def _play_typed(self, event: SentenceInput.Submitted) -> None:
-        """Play the agent that is left in the list, else the file or id."""
-        if self._run_is_open:
-            self._runs.focus()
-            return
-        agents = self.query_one(AgentList)
-        spec = agents.highlighted_option.id if agents.highlighted_option else event.value.strip()
-        self.post_message(self.AgentChosen(str(spec), self.query_one(ModelList).chosen))
+        if spec := event.value.strip():
+            self.post_message(self.AgentChosen(spec, self._model))
 
     @on(OptionList.OptionSelected, "#agents")
     def _play(self, event: OptionList.OptionSelected) -> None:
-        self.post_message(self.AgentChosen(str(event.option.id), self.query_one(ModelList).chosen))
+        self.post_message(self.AgentChosen(str(event.option.id), self._model))
 
     @on(OptionList.OptionSelected, "#models")
     def _choose(self, event: OptionList.OptionSelected) -> None:
-        self.query_one(ModelList).choose(str(event.option.id))
+        self._model = str(event.option.id)
+        self._show_models()
         self.query_one(AgentList).focus()
+
+    @work(exclusive=True, group="models")
+    async def _look_for_models(self) -> None:
+        names = [entry.name for entry in ENTRIES]
+        self.here = dict(
+            zip(names, await asyncio.to_thread(list, map(is_here, names)), strict=True)
+        )
+        self._show_models()
+
+    def _show_models(self) -> None:
+        """The models with their sizes; a mark stands before the chosen one."""
+        options = []
+        for entry in ENTRIES:
+            is_chosen = entry.name == self._model
+            where = "" if not self.here else "here" if self.here[entry.name] else "load"
+            line = Content.assemble(
+                ("● " if is_chosen else "  ", "bold $accent"),
+                f"{size_in_words(entry.parameters):>6} ",
+                (f"{where:<5}", "$success" if where == "here" else ASIDE),
+                (entry.name, "bold" if is_chosen else ""),
+            )
+            options.append(Option(line, id=entry.name))
+        models = self.query_one(ModelList)
+        models.set_options(options)
+        models.highlighted = models.get_option_index(self._model)
+
+
+def agent_text(name: str, agent: type[AgentBase]) -> Content:
+    """The title and the description of an agent."""
+    needed = missing(agent)
+    words = f"Not installed: {needed}" if needed else agent.description or name
+    return Content.assemble(
+        (one_line(agent.title or agent.__name__), "bold"),
+        (f"  {one_line(agent.env_id.rpartition(':')[2])}\n", ASIDE),
+        one_line(words),
+    )
 
 
 def discard_run(run_dir: Path) -> None:

@@ -1,8 +1,9 @@
 """A table for a person, who plays episodes that become demonstrations, alone or against the model."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from zlib import crc32
 
 from textual import work
 from textual.binding import Binding
@@ -15,79 +16,30 @@ from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.commands import ProbeActions
 from llamagym_tui.protocol.events import ConversationProbed
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.screens.conversation.turns import LEAST_REST
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.choosing import KEY, ChoosingScreen, choices_row
 from llamagym_tui.screens.play.classroom import ahead_of
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.look import ASIDE, drawing_content
-from llamagym_tui.screens.widgets.numbers import number, share
-from llamagym_tui.state.comparison import difference_text
+from llamagym_tui.screens.widgets.numbers import number
 from llamagym_tui.state.prompts import played_by
 from llamagym_tui.state.returns import counted, mean_return, signed
 from llamagym_tui.state.run import RunState
-
-MOST_NAMED = 4
-"""The number of probable actions that are named."""
+from llamagym_tui.state.texts import difference_text
 
 
-class PolicyHint:
-    """The policy's probabilities where a person plays, requested once a turn; earlier answers are ignored."""
-
-    def __init__(self) -> None:
-        self._requested: list[tuple[object, object]] = []
-        """The turn and the policy of each request; the ticket is its place, from 1."""
-
-    def question(self, game: HumanGame, state: RunState) -> ProbeActions | None:
-        """The request for this turn; None if nobody can answer, or it was sent already.
-
-        After an update or a change of a setting it is sent again.
-        """
-        about = (game.place, (state.pid, state.updates, state.marks))
-        if game.over or not state.live or state.run is None or self._requested[-1:] == [about]:
-            return None
-        self._requested.append(about)
-        return ProbeActions(ticket=len(self._requested), messages=game.messages)
-
-    def answer(self, game: HumanGame, state: RunState) -> ConversationProbed | None:
-        """The answer for the present turn."""
-        if (found := state.probed) is None or game.over or found.ticket > len(self._requested):
-            return None
-        return found if self._requested[found.ticket - 1][0] == game.place else None
-
-    def text(self, game: HumanGame, state: RunState) -> str:
-        """The policy's probabilities, or why there are none."""
-        if (answer := self.answer(game, state)) is not None:
-            return probabilities_text(answer)
-        if not state.live:
-            return "there is no trainer"
-        return (
-            "the model is still loading"
-            if state.run is None
-            else "requested; the trainer answers between two steps"
-        )
-
-
-def probabilities_text(probed: ConversationProbed) -> str:
-    """The most probable action first."""
-    if probed.why_not:
-        return probed.why_not
-    if not probed.names:
-        return "its actions have no names, so it has no probabilities to show"
-    ranked = sorted(zip(probed.shares, probed.names, strict=True), key=lambda pair: -pair[0])
-    named = [f"{name} {share(probability, 0)}" for probability, name in ranked[:MOST_NAMED]]
-    if len(ranked) > MOST_NAMED:
-        named.append("…")
-    if (rest := 1 - sum(probed.shares)) >= LEAST_REST:
-        named.append(f"other replies {share(rest, 0)}")
-    return ", ".join(named)
+def question(game: HumanGame) -> ProbeActions:
+    """The request for the model's move; its ticket is of the turn alone, so that no older answer counts."""
+    return ProbeActions(ticket=crc32(repr(game.place).encode()), messages=game.messages)
 
 
 def likeliest(probed: ConversationProbed) -> str:
-    """The name of the most probable action; empty if none is known."""
-    pairs = zip(probed.shares, probed.names, strict=True)
-    return max(pairs, key=lambda pair: pair[0])[1] if probed.names else ""
+    """The name of the most probable action. Raises UsageError if none is known."""
+    if not probed.names:
+        why = probed.why_not or "its actions have no names"
+        raise UsageError(f"The model makes no move: {why}.")
+    return max(zip(probed.shares, probed.names, strict=True))[1]
 
 
 def score_text(game: HumanGame, state: RunState) -> Content:
@@ -99,15 +51,10 @@ def score_text(game: HumanGame, state: RunState) -> Content:
     if game.match is not None:
         text += f"\n{match_text(game.match, state)}"
     elif game.against_model:
-        text += f"\n{games_text(game.returns)}"
+        won, lost = (sum(sign * each > 0 for each in game.returns) for sign in (1, -1))
+        drawn = len(game.returns) - won - lost
+        text += f"\nyou against the model: {won} won, {drawn} drawn, {lost} lost"
     return Content.styled(text, ASIDE)
-
-
-def games_text(returns: Sequence[float]) -> str:
-    """The score of games in which the model is the other player."""
-    won = sum(each > 0 for each in returns)
-    lost = sum(each < 0 for each in returns)
-    return f"you against the model: {won} won, {len(returns) - won - lost} drawn, {lost} lost"
 
 
 def match_text(match: MatchAgainstModel, state: RunState) -> str:
@@ -155,13 +102,6 @@ class HumanTableScreen(ChoosingScreen):
             priority=True,
         ),
         Binding(
-            "ctrl+e",
-            "hint",
-            "Hint",
-            tooltip="Show or hide the action of the policy and of the expert.",
-            id="table.hint",
-        ),
-        Binding(
             "question_mark", "app.help", "Help", tooltip="What the keys do.", id="help", show=False
         ),
         Binding(
@@ -173,17 +113,13 @@ class HumanTableScreen(ChoosingScreen):
         ),
     ]
 
-    def __init__(
-        self, game: HumanGame, title: str, policy_hint: PolicyHint, state: RunState
-    ) -> None:
+    def __init__(self, game: HumanGame, title: str, state: RunState) -> None:
         super().__init__()
         self._game = game
         self._title = title
-        self._policy_hint = policy_hint
         self._state = state
         self._fault = ""
         self._opened = False
-        self._hints = False
 
     def on_mount(self) -> None:
         self.draw()
@@ -231,33 +167,22 @@ class HumanTableScreen(ChoosingScreen):
 
     def _let_model_act(self) -> None:
         """Where the model is to move, ask for its move; once that is there, make the likeliest."""
-        game = self._game
+        game, state = self._game, self._state
         if not (self._opened and game.awaits_model):
             return
-        self._ask_policy()
-        answer = self._policy_hint.answer(game, self._state)
-        if answer is None:
-            return
-        with self._showing_faults():
-            if not (name := likeliest(answer)):
-                raise UsageError(f"The model makes no move: {probabilities_text(answer)}.")
-            if game.let_model_act(name):
-                self._save()
-
-    def _ask_policy(self) -> None:
-        question = self._policy_hint.question(self._game, self._state)
-        if question is not None:
-            self.post_message(CommandAsked(question))
+        asked, answer = question(game), state.probed
+        if answer is not None and answer.ticket == asked.ticket:
+            with self._showing_faults():
+                if game.let_model_act(likeliest(answer)):
+                    self._save()
+        elif state.run is not None:
+            self.post_message(CommandAsked(asked))
 
     def action_next(self) -> None:
         if self._opened and self._game.over:
             with self._showing_faults():
                 self._game.deal()
             self._let_model_act()
-
-    def action_hint(self) -> None:
-        self._hints = not self._hints
-        self.draw()
 
     @work(group="save")
     async def _save(self) -> None:
@@ -292,12 +217,8 @@ class HumanTableScreen(ChoosingScreen):
             (f" {one_line(self._title)}", "bold"),
             (f" · {self.ABOUT}", ASIDE),
         )
-        notes = [
-            self._hint(),
-            score_text(game, self._state),
-            saved_text(game, self._fault),
-        ]
-        self.draw_play(header, *self._actions(), [note for note in notes if note])
+        notes = [score_text(game, self._state), saved_text(game, self._fault)]
+        self.draw_play(header, *self._actions(), notes)
 
     def _actions(self) -> tuple[Content, str]:
         """The actions on their keys, and a line on what a key does now."""
@@ -305,20 +226,11 @@ class HumanTableScreen(ChoosingScreen):
         if not self._opened:
             return Content(""), ""
         if game.awaits_model:
-            return Content("The model is to move."), self._policy_hint.text(game, self._state)
+            is_there = self._state.live and self._state.run is not None
+            now = "requested" if is_there else "there is no trainer, or its model is still loading"
+            return Content("The model is to move."), now
         if not game.over:
             return choices_row(game.choices), self.how_to_choose
         result = f"The episode is over: return {number(game.score)}.  " if game.returns else ""
         key = key_of(self.app, "table.next", "enter")
         return Content.assemble((result, "bold"), (f" {key} ", KEY), f" {self.next_words}"), ""
-
-    def _hint(self) -> Content:
-        """The actions of the policy and of the expert; the policy is asked once for each turn."""
-        game = self._game
-        if not self._hints or game.over or game.awaits_model:
-            return Content("")
-        self._ask_policy()
-        text = f"policy: {one_line(self._policy_hint.text(game, self._state))}"
-        if game.has_expert:
-            text += f"; expert: {one_line(game.hint()) or 'no action for this state'}"
-        return Content.styled(text, "$text-accent italic")

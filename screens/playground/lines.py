@@ -8,18 +8,31 @@ from typing import Literal, NamedTuple, get_args
 
 from textual.content import Content
 
+from llamagym_tui.protocol.commands import (
+    ComparePrompts,
+    Evaluate,
+    LetGo,
+    RollBack,
+    SaveCheckpoint,
+    SetSystemPrompt,
+)
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy, changed_choices
 from llamagym_tui.screens.widgets.key_bar import KeyOf, key_of
 from llamagym_tui.screens.widgets.numbers import BAR, bar, share
 from llamagym_tui.screens.widgets.run_header import StateText, doing_text
+from llamagym_tui.state.reduce import watched_text
 from llamagym_tui.state.returns import counted
 from llamagym_tui.state.run import RunState
-from llamagym_tui.state.watching import FIRST, watched_text
-from llamagym_tui.state.wheel import wheel_texts
 
 Tone = Literal["-error", "-warning", "-note"]
 """The weight of a sentence; the name of a style class."""
+ASKED = {
+    SaveCheckpoint: "a checkpoint",
+    RollBack: "a roll back",
+    SetSystemPrompt: "the new system prompt",
+}
+"""Requests in words."""
 FEWEST = 100
 """Episodes that the returns before and after a prompt edit need to be compared."""
 FOLLOWED = 0.1
@@ -71,7 +84,10 @@ def sentences(state: RunState, key: KeyOf) -> list[Sentence]:
         ends = "writes its checkpoint and ends" if state.is_kept else "ends"
         return [Sentence(f"The trainer {ends}. {leave} again leaves at once.", "-note")]
     found = [Sentence(state.collapse, "-error")] if state.collapse else []
-    found += [Sentence(text, "-warning") for text in wheel_texts(state.wheel, key)]
+    if state.wheel is not None and state.pending.of(LetGo) is None:
+        waits = "; the run waits for your action" if state.awaited is not None else ""
+        where = f"YOU HAVE THE WHEEL of environment {state.wheel.env + 1:,}{waits}"
+        found.append(Sentence(f"{where}. {key('wheel', 'w')} goes back to it.", "-warning"))
     if state.mode == "inference":
         text = f"Inference: nothing is trained. {key('mode', 't')} trains again."
         found.append(Sentence(text, "-warning"))
@@ -80,7 +96,7 @@ def sentences(state: RunState, key: KeyOf) -> list[Sentence]:
             f"{key('advance.turn', '.')} makes one turn, {key('advance.update', 'u')} one update"
         )
         found.append(Sentence(f"Paused. {key('pause', 'space')} resumes; {steps}.", "-note"))
-    if state.warm_start.under_way:
+    if state.is_warm_starting:
         text = f"A warm start is under way. {key('warm_start', 'f')} shows it."
         found.append(Sentence(text, "-note"))
     return found + [Sentence(text, "-note") for text in _pending(state)]
@@ -90,14 +106,9 @@ def _pending(state: RunState) -> Iterator[str]:
     """Requests that the trainer has not confirmed."""
     pending = state.pending
     asked = []
-    if pending.evaluation is not None and state.phase != "evaluating":
+    if state.phase != "evaluating" and pending.of(Evaluate, ComparePrompts) is not None:
         asked.append("an evaluation")
-    if pending.checkpoint:
-        asked.append("a checkpoint")
-    if pending.roll_back:
-        asked.append("a roll back")
-    if state.prompt_requested is not None:
-        asked.append("the new system prompt")
+    asked += [words for kind, words in ASKED.items() if pending.of(kind) is not None]
     if asked:
         yield f"Pending: {', '.join(asked)}."
     if state.prompt_awaits_reset and state.prompt_requested is None:
@@ -133,16 +144,15 @@ def progress_line(state: RunState, width: int) -> Content:
 
 def watching_text(state: RunState) -> str:
     """The watched environment and its speed; empty at full speed in the first environment."""
-    watching = state.watching
     text = ""
-    if watching.now != FIRST or watching.requested is not None:
-        text += f" · {watched_text(watching.now, state.n_envs)}"
-    if watching.requested is not None:
-        text += f" → {watching.requested.env + 1:,}?"
-    if watching.turn_s or watching.turn_s_requested is not None:
-        text += f" · {watching.turn_s:g} s a turn"
-    if watching.turn_s_requested is not None:
-        text += f" → {watching.turn_s_requested:g} s?"
+    if state.env or state.env_intended:
+        text += f" · {watched_text(state)}"
+    if state.env_intended != state.env:
+        text += f" → {state.env_intended + 1:,}?"
+    if state.turn_s or state.turn_s_intended:
+        text += f" · {state.turn_s:g} s a turn"
+    if state.turn_s_intended != state.turn_s:
+        text += f" → {state.turn_s_intended:g} s?"
     return text
 
 

@@ -83,7 +83,7 @@ class MapPane(Vertical):
         grid.styles.height = places.height
         if layout is not grid.policy.layout or state.mapped is not grid.policy.mapped:
             grid.show(MappedPolicy(layout, state.mapped))
-        has_time = state.watching.turn_s > 0 or state.phase == "paused"
+        has_time = state.turn_s > 0 or state.phase == "paused"
         grid.place_on(state.view.seen if has_time else "")
         when = why_not_yet(state)
         if state.mapped is not None:

@@ -8,7 +8,6 @@ from textual.binding import Binding
 from textual.containers import Container, Vertical
 from textual.events import Resize
 from textual.keys import format_key
-from textual.widgets import Input
 
 from llamagym_tui.protocol.commands import (
     AnyCommand,
@@ -313,7 +312,7 @@ class PlaygroundScreen(Fitted[None]):
         conversation = self.query_one(ConversationView)
         if not state.transcript.entries:
             conversation.placeholder = waiting_text(state, key_of(self.app, "table", "h"))
-        conversation.shows_newest = bool(state.watching.turn_s)
+        conversation.shows_newest = bool(state.turn_s)
         conversation.show(state.transcript.entries)
         self.show_drawing()
         for text in self.query(StateText):
@@ -325,17 +324,15 @@ class PlaygroundScreen(Fitted[None]):
         width = min(body.width // 2, MOST_SIDE) - 3 if self.size.width >= WIDE else 0
         self.query_one(MapPane).show(state, width, body.height - LEAST_BESIDE)
         stage = (state.live, state.mode, state.run is None, bool(state.failure))
-        keys = (*stage, state.pending, state.watching, state.view.drawn is None)
+        keys = (*stage, state.pending, state.turn_s, state.view.drawn is None)
         if keys != self._keys:
             self._keys = keys
             self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Dim the keys for which the trainer is not ready, and hide those that have no use now."""
+        """Dim the keys for which the trainer is not ready."""
         if action == "unmark":
             return self.marked is not None
-        if action == "roll_back" and isinstance(self.focused, Input):
-            return False  # It would stand next to the keys of a search.
         return allowed(action, self._state, parameters)
 
     # Screens
@@ -408,8 +405,7 @@ class PlaygroundScreen(Fitted[None]):
 
     def action_pace(self, way: Literal["slower", "faster"]) -> None:
         def pace(state: RunState) -> SetPace:
-            watching = state.watching
-            return SetPace(turn_s=watching.slower() if way == "slower" else watching.faster())
+            return SetPace(turn_s=state.slower if way == "slower" else state.faster)
 
         self.post_message(CommandAsked(pace))
 
@@ -417,7 +413,7 @@ class PlaygroundScreen(Fitted[None]):
         """Watch another environment."""
 
         def other(state: RunState) -> Watch:
-            return Watch(env=(state.watching.env_intended + by) % max(state.n_envs, 1))
+            return Watch(env=(state.env_intended + by) % max(state.n_envs, 1))
 
         self.post_message(CommandAsked(other))
 
@@ -452,27 +448,27 @@ class PlaygroundScreen(Fitted[None]):
         drawing = self.query_one(StateDrawing)
         drawing.is_wanted = wanted and (can_come or state.view.drawn is not None)
         drawing.show(state)
-        if can_come and wanted != state.view.requested:
+        asked = state.pending.of(DrawStates)
+        if can_come and wanted != (asked is not None and asked.on):
             self._ask(DrawStates(on=wanted))
 
 
 def allowed(action: str, state: RunState, parameters: tuple[object, ...] = ()) -> bool | None:
     """True if an action can be done now, None if its key is dim."""
     able = state.live and state.run is not None and not state.stopping
-    watching = state.watching
     match action:
         case "evaluate":
             able = able or bool(state.evaluations or state.comparison)
         case "checkpoint":
-            able = able and not state.pending.checkpoint
+            able = able and state.pending.of(SaveCheckpoint) is None
         case "roll_back":
-            able = able and not state.pending.roll_back
+            able = able and state.pending.of(RollBack) is None
         case "advance":
-            is_free = watching.step_requested is None
+            is_free = state.pending.of(Step) is None
             able = able and is_free and (parameters == ("turn",) or state.mode == "train")
         case "pace":
-            other = watching.slower() if parameters == ("slower",) else watching.faster()
-            able = able and other != watching.turn_s_intended
+            other = state.slower if parameters == ("slower",) else state.faster
+            able = able and other != state.turn_s_intended
         case "view":
             able = state.view.drawn is not None or (state.run is not None and state.run.draws)
         case "inspect":

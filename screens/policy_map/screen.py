@@ -19,8 +19,8 @@ from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.fitted import Fitted, TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.run_header import RunHeader
-from llamagym_tui.state.reduce import progress_text
 from llamagym_tui.state.run import RunState
+from llamagym_tui.state.texts import progress_text
 
 
 class PolicyMapScreen(Fitted[None]):

@@ -50,7 +50,6 @@ GROUNDS = ("background", "surface", "panel")
 TINTED = {
     "selected": ("primary", 0.2),
     "selected-aside": ("primary", 0.1),
-    "ground-match": ("warning", 0.2),
     "ground-error": ("error", 0.2),
     "ground-warning": ("warning", 0.15),
     "ground-note": ("accent", 0.14),

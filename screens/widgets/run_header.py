@@ -7,11 +7,12 @@ from typing import get_args
 from textual.content import Content
 from textual.widget import Widget
 
+from llamagym_tui.protocol.commands import Pause, Resume
 from llamagym_tui.protocol.events import Phase
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.widgets.look import ASIDE
-from llamagym_tui.state.reduce import progress_text
 from llamagym_tui.state.run import RunState
+from llamagym_tui.state.texts import progress_text
 
 TextOf = Callable[[RunState, int], Content]
 """A text about a run, for a width; empty while there is nothing to tell."""
@@ -66,8 +67,8 @@ def header(state: RunState, width: int) -> Content:
 def _mode(state: RunState) -> Content:
     color = "$success" if state.mode == "train" else "$warning"
     label = state.mode.upper()
-    if state.mode_requested not in (None, state.mode):
-        label += f" → {state.mode_requested}?"
+    if state.mode_intended != state.mode:
+        label += f" → {state.mode_intended}?"
     if state.recorded:
         label = f"REPLAY · {state.mode}"
         color = "$accent"
@@ -79,8 +80,8 @@ def _mode(state: RunState) -> Content:
 
 def _progress(state: RunState) -> Content:
     doing = PHASES[state.phase]
-    if state.pause_requested is not None:
-        doing += ", pausing" if state.pause_requested else ", resuming"
+    if (asked := state.pending.of(Pause, Resume)) is not None:
+        doing += ", pausing" if isinstance(asked, Pause) else ", resuming"
     style = "bold $error" if state.phase == "failed" else "bold"
     if state.run is None:
         return Content.styled(doing, style)

@@ -16,7 +16,7 @@ from llamagym_tui.errors import UsageError
 from llamagym_tui.game.drawing import drawn
 from llamagym_tui.game.environment import agent_env, turn_limit
 from llamagym_tui.game.observed import expert_action
-from llamagym_tui.screens.past_runs.agent_list import agent_card
+from llamagym_tui.screens.past_runs.home import agent_text
 from llamagym_tui.setup import catalog
 
 LEVELS = [
@@ -151,4 +151,4 @@ def test_without_minigrid_its_agent_is_listed_with_the_line_that_installs_it(
             == f"llamagym-tui: {spec} needs the package minigrid, which is not installed: {line}.\n"
         )
     assert f"Not installed: {line}." in CliRunner().invoke(app, ["agents"]).stdout
-    assert line in agent_card("babyai", catalog.built_in()["babyai"], 80).plain
+    assert line in agent_text("babyai", catalog.built_in()["babyai"]).plain

@@ -196,17 +196,12 @@ def test_eval_hands_its_options_on(headless: Headless) -> None:
     assert (config.threads, config.system_prompt) == (None, None)
 
 
-def test_eval_obeys_settings_of_play_and_refuses_those_of_training(headless: Headless) -> None:
+def test_eval_obeys_settings_of_play(headless: Headless) -> None:
     settings = ["--set", "generation.temperature=0.5", "--set", "max_turns=7"]
     result = run("eval", "blackjack", "--dtype", "bfloat16", *settings)
     assert result.exit_code == 0, result.stderr
     config = headless.calls[0][0]
     assert (config.dtype, config.max_turns, config.generation.temperature) == ("bfloat16", 7, 0.5)
-    for name in ("ppo.lr=1", "lora.r=4", "episodes=3"):
-        refused = run("eval", "blackjack", "--set", name)
-        assert refused.exit_code == 2
-        assert f"{name.partition('=')[0]} changes nothing in an evaluation" in refused.stderr
-    assert len(headless.calls) == 1
 
 
 def test_eval_goes_by_what_the_agent_sets_for_its_runs(headless: Headless, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from llamagym_tui.settings import RunConfig, WarmStartStats
 from llamagym_tui.trainer import session
 from tests import fakes
 from tests.fake_parts import Clock, FakeBuilders, Rollout, made_up_stats
-from tests.state.test_warm_start import FINISHED
+from tests.state.test_pending import FINISHED
 from tests.trainer.test_warm_start import call
 
 

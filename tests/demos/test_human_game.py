@@ -234,11 +234,12 @@ def chest_table(tmp_path: Path, agent: Agent | None = None) -> HumanGame:
 
 def test_a_persons_keys_follow_the_actions_of_each_turn_which_are_recorded(tmp_path: Path):
     game = chest_table(tmp_path)
-    played = []
-    for _ in range(3):
+    played: list[list[str]] = []
+    expert = ("take key", "go north", "open chest")
+    for _ in expert:
         played.append([choice.name for choice in game.choices])
         assert game.messages[-1]["actions"] == played[-1]
-        game.act(game.hint())
+        game.act(expert[len(played) - 1])
     assert game.over
     assert played == [ROOMS[room][1] for room in ("hall", "hall, with key", "attic, with key")]
     game.writer.save()
@@ -324,7 +325,6 @@ def test_in_a_game_for_two_the_model_moves_in_between_and_its_line_is_the_person
         while not game.awaits_model:
             game.deal()
     assert game.choices == ()
-    assert game.hint() == ""
     assert game.messages[-1] == {"role": "user", "content": "0 1 2\n3 4 5\n6 7 8"}
     places = {game.place}
     game.let_model_act("top left")

@@ -53,6 +53,7 @@ def test_a_reset_that_returns_no_info_is_named(found: Any) -> None:
         ((1, 0.0, True, {}), r"and returned \(1, 0.0, True, {}\) \(tuple\)\.$"),
         ((1, 0.0, True, False, None), "step has to return observation, reward"),
         ((1, float("nan"), True, False, {}), r"a finite number, and is nan \(float\)"),
+        ((1, 0.0, "no", False, {}), r"have to be true or false, and one is 'no' \(str\)"),
     ],
 )  # fmt: skip
 def test_a_step_that_returns_other_than_five_values_is_named(step: Any, words: str) -> None:

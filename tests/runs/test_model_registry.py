@@ -28,10 +28,6 @@ def test_what_was_said_wins_over_the_entry_and_the_entry_over_the_defaults() -> 
     assert settings("someone/unknown").generation == GenerationConfig()
 
 
-def test_settings_may_be_said_whole() -> None:
-    assert settings(PHI, generation=GenerationConfig()).generation == GenerationConfig()
-
-
 def test_a_folder_is_known_by_what_its_run_or_its_adapter_comes_from(tmp_path: Path) -> None:
     run, adapter = tmp_path / "run", tmp_path / "adapter"
     (run / "model").mkdir(parents=True)

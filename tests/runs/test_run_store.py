@@ -42,11 +42,6 @@ def test_a_new_folder_holds_the_settings_and_takes_events(tmp_path: Path) -> Non
     assert store.log_path.name == "trainer.log"
 
 
-def test_a_folder_with_only_a_log_is_free(tmp_path: Path) -> None:
-    (tmp_path / "trainer.log").write_text("starting")
-    RunStore.create(config(tmp_path)).close()
-
-
 @pytest.mark.parametrize("name", ["config.json", "events.jsonl", "model", "model.old"])
 def test_a_folder_that_holds_a_run_is_refused_without_resume(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("{}")
@@ -121,14 +116,6 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_settings_that_are_not_ours_are_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     with pytest.raises(RunStoreError, match="has no settings of a run"):
-        run_store.read_config(tmp_path)
-
-
-def test_a_setting_that_is_unknown_is_refused_by_its_name(tmp_path: Path) -> None:
-    written = msgspec.to_builtins(config(tmp_path))
-    written["ppo"]["unheard_of"] = 1
-    (tmp_path / "config.json").write_bytes(msgspec.json.encode(written))
-    with pytest.raises(RunStoreError, match="unheard_of"):
         run_store.read_config(tmp_path)
 
 

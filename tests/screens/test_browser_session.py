@@ -14,7 +14,7 @@ from llamagym_tui.runs.run_store import EVENTS_FILE, LOCK_FILE
 from llamagym_tui.screens.past_runs.replay import ReplayScreen
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.setup import catalog, trust
-from llamagym_tui.state.replay import ReplayPlayer
+from llamagym_tui.state.history import ReplayPlayer
 from tests import fakes
 from tests.recorded_run import record
 from tests.screens.conftest import MakeApp

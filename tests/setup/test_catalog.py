@@ -13,7 +13,6 @@ from gymnasium.envs.registration import registry
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.errors import AgentFileError, UsageError
-from llamagym_tui.game.observations import as_text
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.run_agent import RunAgent
 
@@ -260,13 +259,3 @@ def test_an_environment_that_does_not_fit_into_text_is_refused(
             catalog.find_agent(env_id)
     finally:
         registry.pop(env_id)
-
-
-def test_observations_are_literal_text() -> None:
-    assert as_text(np.array([0.123456, -2.0], dtype=np.float32)) == "[0.1235, -2]"
-    assert as_text((np.int64(3), True, "north")) == "[3, True, north]"
-    assert (
-        as_text({"position": np.array([1, 2]), "mission": ""})
-        == "position: [1, 2]; mission: (nothing)"
-    )
-    assert as_text(np.float64(0.5)) == "0.5"

@@ -87,13 +87,6 @@ def test_a_typed_file_is_trusted_edited_or_not(foreign: Path, evil: Path) -> Non
     assert resumed(foreign).agent == str(evil)
 
 
-def test_a_typed_file_is_trusted_where_the_data_folder_cannot_be_written(
-    evil: Path, data: Path
-) -> None:
-    data.write_text("a file", encoding="utf-8")
-    assert run_config(str(evil)).agent == str(evil)
-
-
 def test_an_agreement_that_cannot_be_kept_is_refused(foreign: Path, data: Path) -> None:
     data.write_text("a file", encoding="utf-8")
     with pytest.raises(UsageError, match="cannot be kept"):
@@ -119,12 +112,6 @@ def test_what_ships_or_is_installed_asks_nothing(spec: str, tmp_path: Path, data
     remember_typed(spec)
     assert not list(data.rglob("*")), "there is nothing to agree to"
     assert resumed(record(tmp_path / "run", EVENTS, checkpoint=True, agent=spec)).agent == spec
-
-
-def test_a_missing_file_is_refused_in_a_sentence(foreign: Path, evil: Path) -> None:
-    evil.unlink()
-    with pytest.raises(UsageError, match=r"agent file .*evil\.py cannot be read"):
-        resumed(foreign)
 
 
 def test_a_recorded_run_executes_no_code_even_if_it_is_trusted(foreign: Path, evil: Path) -> None:

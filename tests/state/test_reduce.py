@@ -15,7 +15,6 @@ from llamagym_tui.protocol.events import (
     DemonstrationsRead,
     EpisodeStarted,
     ModeChanged,
-    PhaseChanged,
     PromptChanged,
     RolledBack,
     SessionFailed,
@@ -25,9 +24,11 @@ from llamagym_tui.protocol.events import (
     WarningRaised,
 )
 from llamagym_tui.state import run
-from llamagym_tui.state.reduce import measured_text, reduce, trainer_lost
+from llamagym_tui.state.pending import Pending
+from llamagym_tui.state.reduce import reduce, trainer_lost
 from llamagym_tui.state.returns import RECENT
 from llamagym_tui.state.run import Mark, RunState, requested
+from llamagym_tui.state.texts import measured_text
 from llamagym_tui.state.transcript import Notice
 from tests import fakes
 
@@ -53,13 +54,6 @@ def test_counted_episodes_move_the_counters_and_the_mean():
     assert state.recent_mean.mean == -0.5
 
 
-def test_a_mode_is_active_only_when_the_trainer_confirms_it():
-    asked = requested(started(), SetMode(mode="inference"))
-    assert (asked.mode, asked.mode_requested) == ("train", "inference")
-    confirmed = after(ModeChanged(mode="inference"), state=asked)
-    assert (confirmed.mode, confirmed.mode_requested) == ("inference", None)
-
-
 def test_a_prompt_is_pending_then_confirmed_then_watched():
     asked = requested(started(), SetSystemPrompt(system_prompt="Hit below 13."))
     assert (asked.prompt_version, asked.prompt_requested) == (1, "Hit below 13.")
@@ -69,22 +63,6 @@ def test_a_prompt_is_pending_then_confirmed_then_watched():
     assert taken.prompt_awaits_reset
     new = EpisodeStarted(episode=6, system_prompt="Hit below 13.", prompt_version=2, mode="train")
     assert not after(new, state=taken).prompt_awaits_reset
-
-
-def test_the_confirmation_of_an_older_prompt_leaves_the_newer_one_pending():
-    asked = requested(
-        requested(started(), SetSystemPrompt(system_prompt="first")),
-        SetSystemPrompt(system_prompt="second"),
-    )
-    state = after(PromptChanged(prompt_version=2, system_prompt="first"), state=asked)
-    assert (state.system_prompt, state.prompt_requested) == ("first", "second")
-
-
-def test_a_pause_waits_through_an_update_for_its_confirmation():
-    state = after(PhaseChanged(phase="updating"), state=requested(started(), Pause()))
-    assert state.pause_requested is True
-    state = after(PhaseChanged(phase="paused"), state=state)
-    assert state.pause_requested is None
 
 
 def test_the_mean_return_starts_anew_with_another_prompt_or_mode():
@@ -141,11 +119,7 @@ def test_a_run_that_ended_badly_says_why_and_awaits_nothing(end):
     )
     assert not state.live
     assert state.failure == "The trainer died (killed by SIGKILL)."
-    assert (state.mode_requested, state.prompt_requested, state.pause_requested) == (
-        None,
-        None,
-        None,
-    )
+    assert state.pending == Pending()
 
 
 def test_the_recent_mean_is_of_exactly_the_last_thousand_returns():

@@ -10,15 +10,13 @@ import pytest
 
 from llamagym_tui.protocol.events import (
     AnyEvent,
-    EpisodeStarted,
     Event,
-    ObservationShown,
-    PhaseChanged,
+    RunStarted,
     WarningRaised,
 )
-from llamagym_tui.state import replay
+from llamagym_tui.state import history
+from llamagym_tui.state.history import Recording, ReplayPlayer
 from llamagym_tui.state.reduce import reduce
-from llamagym_tui.state.replay import Moment, Recording, ReplayPlayer
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.transcript import Notice
 from tests import fakes
@@ -55,7 +53,9 @@ def player(run_dir: Path) -> tuple[ReplayPlayer, Clock]:
 
 
 def warnings(count: int) -> list[AnyEvent]:
-    return stamped(*[WarningRaised(message=str(index)) for index in range(count)])
+    """After the beginning of the run, a second apart."""
+    told = [WarningRaised(message=str(index)) for index in range(count)]
+    return [fakes.run_started("run"), *stamped(*told)]
 
 
 def last_warning(state: RunState) -> str:
@@ -65,26 +65,12 @@ def last_warning(state: RunState) -> str:
     return notices[-1].removeprefix("Warning: ") if notices else ""
 
 
-def test_time_goes_on_over_a_resumed_session_and_a_long_silence_is_cut_short():
-    moment = Moment()
-    for at_s, expected in [(2.0, 2.0), (2.5, 2.5), (3600.0, 7.5), (0.0, 7.5), (4.0, 11.5)]:
-        moment = moment.of_next(PhaseChanged(phase="paused", at_s=at_s))
-        assert moment == Moment(expected, at_s)
-
-
-def test_a_replay_begins_where_something_is_said_and_its_beginning_can_be_gone_to(tmp_path: Path):
-    started = EpisodeStarted(episode=0, system_prompt="p", prompt_version=0, mode="train")
-    said = ObservationShown(episode=0, turn=0, text="Your total: 14.")
-    playing, _ = player(record(tmp_path, stamped(*warnings(3), started, said, *warnings(9))))
-    playing.tick()
-    assert (playing.at_s, last_warning(playing.state), len(playing.state.transcript.entries)) == (
-        4.0,
-        "2",
-        5,
-    )
-    playing.jump(0.0)
-    playing.tick()
-    assert playing.at_s == 0.0
+def test_time_goes_on_over_a_resumed_session_and_a_long_silence_is_cut_short(tmp_path: Path):
+    began = fakes.run_started("run")
+    times = [(1.0, 0.0), (2.0, 1.0), (2.5, 1.5), (3600.0, 6.5), (0.0, 6.5), (4.0, 10.5)]
+    events = [msgspec.structs.replace(began, at_s=at_s) for at_s, _ in times]
+    recording = whole(record(tmp_path, events))
+    assert recording.duration_s == times[-1][1], "and loading takes no time"
 
 
 def test_what_is_due_by_the_clock_is_played_and_no_more(tmp_path: Path):
@@ -108,16 +94,17 @@ def test_the_end_pauses_and_playing_then_begins_again(tmp_path: Path):
 def test_every_jump_shows_what_playing_up_to_there_would_have_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(replay, "KEYFRAME_EVERY", 7)
+    monkeypatch.setattr(history, "KEYFRAME_EVERY", 7)
     events = stamped(*fakes.demo_run(batches=12))
     kept = [event for event in events if type(event).__name__ != "TokensStreamed"]
     run_dir = record(tmp_path, events)
     playing, _ = player(run_dir)
-    opening = playing.recording.frame_at(0.0).state
+    opening = playing.recording.frame_at(-1.0).state
+    loaded_s = next(event.at_s for event in kept if isinstance(event, RunStarted))
     for target in (11.0, 3.0, 30.0, 29.0, 0.0, 17.0, 18.0):
         playing.jump(target)
         expected: RunState = fold(
-            reduce, [event for event in kept if event.at_s <= target], opening
+            reduce, [event for event in kept if event.at_s <= loaded_s + target], opening
         )
         assert playing.state == expected, target
 
@@ -129,4 +116,4 @@ def test_a_recording_ends_before_a_broken_line_and_says_where_that_is(tmp_path: 
     playing, _ = player(run_dir)
     playing.jump(9.0)
     assert (last_warning(playing.state), playing.at_end) == ("1", True)
-    assert "Line 3 of" in playing.recording.fault
+    assert "Line 4 of" in playing.recording.fault

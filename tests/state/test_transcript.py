@@ -11,7 +11,6 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.state.transcript import (
     MAX_ENTRIES,
     MAX_ENTRY,
-    PAGE,
     Notice,
     ReplySoFar,
     Transcript,
@@ -43,8 +42,8 @@ def test_the_oldest_entries_go_first():
     transcript = Transcript()
     for turn in range(MAX_ENTRIES + 10):
         transcript = transcript.after(ObservationShown(episode=0, turn=turn, text="x"))
-    assert len(transcript.entries) == MAX_ENTRIES - PAGE + 10
-    assert transcript.entries[0].serial == PAGE
+    assert len(transcript.entries) == MAX_ENTRIES
+    assert transcript.entries[0].serial == 10
 
 
 def test_long_texts_are_cut_and_say_so():

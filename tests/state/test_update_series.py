@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from llamagym_tui.protocol.events import UpdateFinished
-from llamagym_tui.state.update_series import MAX_SAMPLES, UpdateSeries
+from llamagym_tui.state.run import MAX_SAMPLES, UpdateSeries
 from tests import fakes
 
 

@@ -2,8 +2,6 @@
 
 import logging
 
-from msgspec.structs import replace
-
 from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.decisions import probabilities_of_actions
 from llamagym_tui.engine.policy.episode import prompt_after
@@ -15,8 +13,6 @@ from llamagym_tui.protocol.commands import ProbeActions
 from llamagym_tui.protocol.events import ActionsProbed, ConversationProbed
 from llamagym_tui.trainer.rollout.rollout import PendingPrompt
 
-LEAST_MOVE = 0.01
-"""A change of a probability that is told of: one that its percentage shows."""
 log = logging.getLogger(__name__)
 
 
@@ -26,41 +22,22 @@ class ActionProbes:
     def __init__(self, agent: AgentBase, policy: Policy) -> None:
         self._policy = policy
         self._agent_names = list(agent.action_names) if policy.trie else []
-        self._last: tuple[PendingPrompt, int, list[float]] | None = None
-        """The last prompt, the version of the policy, and the probabilities. None: there is none."""
-        self._compared: PendingPrompt | None = None
-        """The prompt of which it was told last how its probabilities have moved."""
+        self._last: tuple[PendingPrompt, int] | None = None
+        """The last prompt and the version of the policy. None: there is none."""
 
     def probe(self, where: PendingPrompt) -> ActionsProbed | None:
         """None if that was done already, or there are no actions to name."""
-        version = self._policy.version
+        about = (where, self._policy.version)
         names = self._names(where.actions)
-        if not names or (self._last is not None and self._last[:2] == (where, version)):
+        if not names or self._last == about:
             return None
         try:
             shares = self._shares(where.prompt, where.actions)
         except Exception:  # its forward is not the run's: memory may be short for it alone
             log.exception("no action probabilities")
             return None
-        self._last = (where, version, shares)
+        self._last = about
         return ActionsProbed(episode=where.episode, turn=where.turn, names=names, shares=shares)
-
-    def probe_again(self) -> ActionsProbed | None:
-        """The last prompt again, once, when other weights have moved a probability by `LEAST_MOVE`; None until then."""
-        if self._last is None or self._last[1] == self._policy.version:
-            return None
-        where, _, before = self._last
-        if where is self._compared:
-            return None
-        probed = self.probe(where)
-        if probed is None:
-            return None
-        moves = [abs(now - was) for now, was in zip(probed.shares, before, strict=True)]
-        if max(moves) < LEAST_MOVE:
-            self._last = (where, self._policy.version, before)
-            return None
-        self._compared = where
-        return replace(probed, before=before)
 
     def probe_conversation(self, question: ProbeActions) -> ConversationProbed:
         """The actions after a conversation that a person plays, or why they are not known."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -78,17 +77,6 @@ async def test_episodes_are_listed_counted_and_shown_in_full(make_app: MakeApp, 
         await reaches(pilot, PlaygroundScreen)
 
 
-async def test_e_opens_the_file_in_the_editor_and_reads_it_again(
-    make_app: MakeApp, path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(LlamaGymApp, "suspend", lambda app: contextlib.nullcontext())
-    monkeypatch.setenv("EDITOR", "sed -i 2d")
-    async with opened(make_app()) as pilot:
-        await pilot.press("e")
-        await sees(pilot, "Blackjack · 2 episodes")
-    assert seeds(path) == [1, 3]
-
-
 async def test_a_text_replaces_an_empty_list(make_app: MakeApp):
     async with opened(make_app()) as pilot:
         await sees(pilot, "There is none yet")
@@ -130,7 +118,7 @@ async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeAp
     async with rolling_out(make_app(client), SIZE) as pilot:
         await pilot.press("f")
         await reaches(pilot, WarmStartDialog)
-        await sees(pilot, "▶ recorded by you: 3 episodes, mean return +0.333")
+        await sees(pilot, "recorded by you: 3 episodes, mean return +0.333")
         await sees(pilot, "shipped with the agent: 500 episodes")
         await pilot.press("enter")
         await sees(pilot, "3 episodes may be learnt by heart")
@@ -139,7 +127,7 @@ async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeAp
         await reaches(pilot, WarmStartDialog)
         assert client.sent == []
         await pilot.press("enter", "y")
-        await sees(pilot, "requested; first the evaluation")
+        await sees(pilot, "requested")
         assert client.sent == [WarmStart(sft_data=str(path), episodes=300)]
         client.emit(PhaseChanged(phase="warm_starting", detail="loading TRL"))
         client.emit(
@@ -170,23 +158,17 @@ async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeAp
                 ),
             )
         )
-        await sees(pilot, "cancelled: 2 steps on 3 episodes in 3 s")
+        await sees(pilot, "3 demonstrations, cancelled after 2 steps and 3 s; loss 2.500 → 0.500")
 
 
-async def test_m_trains_on_a_persons_corrections_and_only_where_there_are_some(
+async def test_a_warm_start_trains_on_a_persons_corrections_and_only_where_there_are_some(
     make_app: MakeApp, path: Path
 ):
     client = fakes.FakeClient()
     async with rolling_out(make_app(client), SIZE) as pilot:
         await pilot.press("f")
         await sees(pilot, "imitate every reply (SFT)")
-        await pilot.press("m")
-        await sees(pilot, "nothing to prefer (DPO)")
-        await pilot.press("enter")
-        await stands_still(pilot)
-        assert isinstance(pilot.app.screen, WarmStartDialog), (
-            "no question: there is nothing to train on"
-        )
+        assert "DPO" not in shown(pilot), "there is nothing to train on"
         await pilot.press("escape")
         demo_files.append(
             path,
@@ -196,12 +178,9 @@ async def test_m_trains_on_a_persons_corrections_and_only_where_there_are_some(
         )
         await pilot.press("f")
         await sees(pilot, "recorded by you: 4 episodes")
-        await pilot.press("m")
-        await sees(pilot, "over the model's (DPO): 1 preference pair")
-        await pilot.press("enter")
-        await sees(
-            pilot, "method     prefer a person's reply over the model's (DPO): 1 preference pair"
-        )
+        await sees(pilot, "recorded by you: 1 preference pair")
+        await pilot.press("down", "enter")
+        await sees(pilot, "method     prefer a person's reply over the model's (DPO)")
         assert "learnt by heart" not in shown(pilot), "the doubts are those of an imitation"
         await pilot.press("y")
         await until(pilot, lambda: client.sent)
@@ -251,10 +230,9 @@ async def test_a_faulty_file_is_never_trained_on(make_app: MakeApp, path: Path):
         await pilot.press("f")
         await sees(pilot, "recorded by you: refused")
         assert "line 4: Turn 2: the reply says 0" in " ".join(shown(pilot).split())
-        await pilot.press("enter")
-        assert client.sent == []
-        await pilot.press("down", "enter")
+        await pilot.press("up", "enter")
         await sees(pilot, "episodes   500")
+        assert client.sent == []
         await pilot.press("y")
         await until(pilot, lambda: client.sent, "the other file")
         assert [type(command) for command in client.sent] == [WarmStart]

@@ -8,13 +8,12 @@ from textual.pilot import Pilot
 
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.game.chat import assistant, system, user
-from llamagym_tui.protocol.commands import ProbeActions
-from llamagym_tui.protocol.events import ConversationProbed, PhaseChanged, WarmStartProgressed
+from llamagym_tui.protocol.events import PhaseChanged, WarmStartProgressed
 from tests import fakes
 from tests.demos.test_files import a_demo
 from tests.screens.conftest import MakeApp
 from tests.screens.pictures import WIDE, at_sizes
-from tests.screens.steps import sees, until
+from tests.screens.steps import sees
 
 
 def record_some() -> None:
@@ -47,22 +46,15 @@ def record_some() -> None:
 
 @at_sizes(WIDE)
 def test_human_table(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
-    client = fakes.FakeClient()
-
     async def settled(pilot: Pilot[None]) -> None:
         await pilot.press("h")
         await sees(pilot, "Your total:")
         await pilot.press("s")
         await sees(pilot, "chosen by you")
-        await pilot.press("enter", "ctrl+e")
-        await until(pilot, lambda: client.sent, "the question to the policy")
-        [question] = client.sent
-        assert isinstance(question, ProbeActions)
-        probed = {"names": ["stick", "hit"], "shares": [0.27, 0.71]}
-        client.emit(ConversationProbed(ticket=question.ticket, **probed))  # type: ignore[arg-type]
-        await sees(pilot, "hit 71%")
+        await pilot.press("enter")
+        await sees(pilot, "a key takes its action at once")
 
-    assert snap_compare(make_app(client), terminal_size=size, run_before=settled)
+    assert snap_compare(make_app(fakes.FakeClient()), terminal_size=size, run_before=settled)
 
 
 @at_sizes(WIDE)

@@ -8,12 +8,8 @@ import pytest
 from textual.widgets import OptionList
 
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.screens.past_runs.agent_list import AgentList
 from llamagym_tui.screens.past_runs.home import HomeScreen
-from llamagym_tui.screens.past_runs.run_table import RunTable
-from llamagym_tui.user_files import runs_dir
 from tests import fakes
-from tests.recorded_run import record
 from tests.screens.steps import notices, sees, until
 
 AGENT = """
@@ -86,26 +82,6 @@ async def test_a_run_that_does_not_end_is_left_at_once_by_a_second_q():
         await until(pilot, lambda: isinstance(app.screen, HomeScreen), "home")
 
 
-async def test_what_is_typed_filters_agents_and_runs_and_escape_shows_all_again():
-    record(runs_dir() / "one", fakes.opening_events())
-    record(runs_dir() / "two", fakes.opening_events(), model="tiny")
-    app = LlamaGymApp(client_factory=fakes.FakeClient)
-    async with app.run_test(size=(80, 24)) as pilot:
-        agents, runs = app.screen.query_one(AgentList), app.screen.query_one(RunTable)
-        await until(pilot, lambda: len(runs.shown) == 2)
-        every = agents.option_count
-        await pilot.press("slash", *"LAKE")
-        await until(pilot, lambda: agents.option_count == 4 and not runs.shown)
-        await pilot.press(*["backspace"] * 4, *"tiny")
-        await until(pilot, lambda: agents.option_count == 0 and len(runs.shown) == 1)
-        await pilot.press(*"zzz")
-        await sees(pilot, "agents: none matches")
-        await sees(pilot, "│ None matches.")
-        await pilot.press("escape")
-        await until(pilot, lambda: agents.option_count == every and len(runs.shown) == 2)
-        assert app.screen.focused is agents
-
-
 async def test_a_file_is_played_by_typing_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "mine.py").write_text(AGENT)
     monkeypatch.chdir(tmp_path)
@@ -113,7 +89,7 @@ async def test_a_file_is_played_by_typing_its_path(tmp_path: Path, monkeypatch: 
     app = LlamaGymApp(client_factory=lambda: client)
     async with app.run_test(size=(80, 24)) as pilot:
         await sees(pilot, "Blackjack")
-        await pilot.press(*"./mine.py", "enter")
+        await pilot.press("slash", *"./mine.py", "enter")
         await until(pilot, lambda: client.started is not None)
         assert client.started.agent == str(tmp_path / "mine.py")
 

@@ -12,9 +12,8 @@ from textual.pilot import Pilot
 
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.events import RunFinished
-from llamagym_tui.runs.model_registry import ENTRIES
-from llamagym_tui.screens.past_runs.agent_list import ModelList
 from llamagym_tui.screens.past_runs.compare import CompareScreen
+from llamagym_tui.screens.past_runs.home import HomeScreen
 from llamagym_tui.screens.past_runs.replay import ReplayScreen
 from llamagym_tui.screens.past_runs.run_table import RunTable
 from llamagym_tui.settings import PPOConfig
@@ -33,7 +32,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", "data")
     monkeypatch.setattr(
-        "llamagym_tui.screens.past_runs.agent_list.is_here", lambda name: name == "bundled"
+        "llamagym_tui.screens.past_runs.home.is_here", lambda name: name == "bundled"
     )
     events = [
         msgspec.structs.replace(event, at_s=0.4 * at)
@@ -58,8 +57,7 @@ def all_found(pilot: Pilot[None]) -> bool:
     """Whether all that is looked for in threads has been found."""
     screen = pilot.app.screen
     rows = [row for runs in screen.query(RunTable) for row in runs.shown]
-    models_found = all(len(models.here) == len(ENTRIES) for models in screen.query(ModelList))
-    return len(rows) == 3 and all(row.summary for row in rows) and models_found
+    return len(rows) == 3 and isinstance(screen, HomeScreen) and bool(screen.here)
 
 
 async def listed(pilot: Pilot[None]) -> None:

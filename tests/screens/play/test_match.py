@@ -15,7 +15,7 @@ from llamagym_tui.protocol.events import (
     EvaluationFinished,
     MatchPlayed,
 )
-from llamagym_tui.screens.play.table import HumanTableScreen, games_text, match_text
+from llamagym_tui.screens.play.table import HumanTableScreen, match_text
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import rolling_out, sees, until
@@ -42,11 +42,6 @@ def test_the_card_has_both_scores_and_what_is_known_of_their_difference() -> Non
         "You earn +0.500, the model −0.050, update 3, prompt v2 “Hit below 13.”. "
         "You against it: +0.58 ± 0.27 (95 %, 19 pairs of episodes on the same seeds)."
     )
-
-
-def test_games_against_the_model_are_counted() -> None:
-    score = games_text([1.0] * 3 + [0.0] * 2 + [-1.0])
-    assert score == "you against the model: 3 won, 2 drawn, 1 lost"
 
 
 class MovesFirst(fakes.FakeClient):

@@ -13,7 +13,8 @@ from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.human_game import MATCH
 from llamagym_tui.errors import UntrustedAgent, UsageError
 from llamagym_tui.game.environment import episode_seed
-from llamagym_tui.screens.play.seat import ClassScreen, SeatScreen
+from llamagym_tui.screens.play.seat import SeatScreen
+from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 from tests import fakes
 from tests.screens.play.test_classroom import SEED, classroom, play
 from tests.screens.play.test_table import play_one
@@ -34,7 +35,7 @@ async def test_a_seat_plays_the_models_episodes_and_nothing_takes_one_back(tmp_p
         await sees(pilot, "against the model: 0 of 20 episodes played")
         assert "seat 2" in shown(pilot)
         await play_one(pilot, app)
-        await pilot.press("ctrl+e", "escape")
+        await pilot.press("escape")
         await sees(pilot, "1 episode saved to")
         assert isinstance(app.screen, SeatScreen)
         await pilot.press("Y")
@@ -62,9 +63,9 @@ async def test_whoever_comes_back_plays_the_rest_and_then_sees_the_class(tmp_pat
         await sees(pilot, "You earn")
         await sees(pilot, "the class and the model")
         await pilot.press("enter")
-        await reaches(pilot, ClassScreen)
+        await reaches(pilot, ConfirmDialog)
         await sees(pilot, "▸ seat 2")
-        await pilot.press("escape")
+        await pilot.press("n")
         await reaches(pilot, SeatScreen)
     assert demo_files.read(room.seat_path(2))[-1].seed == episode_seed(SEED, MATCH - 1)
 

@@ -6,15 +6,13 @@ from pathlib import Path
 
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.demos import files as demo_files
-from llamagym_tui.protocol.commands import ProbeActions
-from llamagym_tui.protocol.events import ConversationProbed
 from llamagym_tui.screens.play.table import HumanTableScreen
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.dialogs import QuitDialog
 from llamagym_tui.settings import RunConfig
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.steps import reaches, rolling_out, sees, shown, stands_still, until
+from tests.screens.steps import reaches, sees, shown, stands_still, until
 
 SIZE = (80, 24)
 
@@ -119,40 +117,3 @@ async def test_arrow_keys_walk_on_a_grid(tmp_path: Path):
         await sees(pilot, "  down ")
         await pilot.press("up")
         await sees(pilot, "  up ")
-
-
-async def test_the_state_is_drawn_and_the_experts_hint_is_hidden_until_requested(make_app: MakeApp):
-    app = make_app()
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.press("h")
-        await sees(pilot, "░░")
-        assert "expert:" not in shown(pilot)
-        await pilot.press("ctrl+e")
-        await sees(pilot, "expert: ")
-        await pilot.press("ctrl+e")
-        await until(pilot, lambda: "expert:" not in shown(pilot), "the hint is hidden")
-
-
-def questions(client: fakes.FakeClient) -> list[ProbeActions]:
-    return [command for command in client.sent if isinstance(command, ProbeActions)]
-
-
-def probed(ticket: int, *shares: float) -> ConversationProbed:
-    return ConversationProbed(ticket=ticket, names=["stick", "hit"], shares=list(shares))
-
-
-async def test_the_hint_shows_what_the_policy_would_do(make_app: MakeApp):
-    client = fakes.FakeClient()
-    app = make_app(client)
-    async with rolling_out(app, SIZE) as pilot:
-        await pilot.press("h")
-        await sees(pilot, "Your total:")
-        assert not questions(client)
-        await pilot.press("ctrl+e")
-        await sees(pilot, "policy: requested; the trainer answers between two steps; expert: ")
-        await until(pilot, lambda: questions(client))
-        [question] = questions(client)
-        assert [message["role"] for message in question.messages] == ["system", "user"]
-        assert question.messages[1]["content"].startswith("Your total:")
-        client.emit(probed(question.ticket, 0.29, 0.71))
-        await sees(pilot, "policy: hit 71%, stick 29%; expert: ")

@@ -24,7 +24,7 @@ from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.map_events import hitting, layout_of
 from tests.screens.steps import reaches, sees, until
-from tests.state.test_comparison import comparison
+from tests.state.test_texts import comparison
 
 SMALL = (80, 24)
 EVENTS = [

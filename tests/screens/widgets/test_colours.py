@@ -11,7 +11,7 @@ from textual.theme import BUILTIN_THEMES, Theme
 
 from llamagym_tui import user_files
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.screens.past_runs.agent_list import AgentList
+from llamagym_tui.screens.past_runs.home import AgentList
 from llamagym_tui.screens.widgets.chart import BASELINES
 from llamagym_tui.screens.widgets.look import (
     COLOURED,

@@ -9,7 +9,6 @@ from llamagym_tui.engine.policy.decisions import probabilities_of_actions, reply
 from llamagym_tui.engine.policy.episode import prompt_after
 from llamagym_tui.game.chat import assistant, user
 from llamagym_tui.protocol import events
-from llamagym_tui.trainer.probes import action_probabilities
 from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from tests.toy_env import CountAgent, EndlessAgent
@@ -70,22 +69,18 @@ def test_the_pending_prompt_is_the_one_that_the_reply_is_sampled_on(rollout, tur
     assert len(segment.ids) > len(segment_before)
 
 
-def test_a_pending_prompt_is_probed_once_and_again_after_an_update(rollout, monkeypatch):
-    monkeypatch.setattr(action_probabilities, "LEAST_MOVE", 0.0)
+def test_a_pending_prompt_is_probed_once_under_the_same_weights(rollout):
     probing = ActionProbes(rollout.agent, rollout.policy)
-    assert probing.probe_again() is None
     rollout.step()
     where = rollout.pending_prompt()
     first = probing.probe(where)
-    assert (first.names, first.before, len(first.shares)) == (["wait", "go"], [], 2)
+    assert (first.names, len(first.shares)) == (["wait", "go"], 2)
     assert probing.probe(where) is None
-    assert probing.probe_again() is None
     with torch.no_grad():
         for weight in rollout.policy.model.parameters():
             weight.mul_(1.1)
     rollout.policy.version += 1
-    again = probing.probe_again()
-    assert again.before == first.shares
+    again = probing.probe(where)
     assert again.shares != pytest.approx(first.shares, rel=0.01, abs=0)
 
 

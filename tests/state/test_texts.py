@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from llamagym_tui.protocol.events import EvaluationFinished, PromptsCompared
-from llamagym_tui.state.comparison import compared_text, unread_text
+from llamagym_tui.protocol.events import EvaluationFinished, PromptsCompared, WarmStartEvaluated
+from llamagym_tui.state.texts import compared_text, comparison_text, unread_text
 from tests import fakes
 
 
@@ -56,3 +56,19 @@ def test_a_side_whose_replies_name_no_action_in_most_turns_says_so(share: float,
     assert text.endswith(sentence)
     both = structs.replace(found, a=b, b=b)
     assert unread_text(both, "X") == sentence.replace(" B's", " X's") + sentence
+
+
+BEFORE = fakes.evaluation(-0.4)
+AFTER = fakes.evaluation(-0.05)
+
+
+def test_what_it_has_changed_is_one_line() -> None:
+    worse = structs.replace(AFTER, parse_failure_rate=0.162, greedy=False)
+    # 1.96 · 0.05 = 0.098
+    assert comparison_text(WarmStartEvaluated(before=BEFORE, after=worse)) == (
+        "Warm start: parse failures 0.0% → 16.2%, mean return −0.400 ± 0.098 → −0.050 ± 0.098, "
+        "over 300 sampled episodes each"
+    )
+    fewer = WarmStartEvaluated(before=BEFORE, after=structs.replace(AFTER, episodes=128))
+    assert comparison_text(fewer).endswith("over 300 and 128 sampled episodes")
+    assert "→ −0.050 ± 0.098 chips a hand, over" in comparison_text(fewer, "chips a hand")
