@@ -32,7 +32,6 @@ from llamagym_tui.protocol.commands import (
     Step,
     Stop,
     Watch,
-    WatchPolicyMap,
 )
 from llamagym_tui.protocol.events import (
     PROTOCOL_VERSION,
@@ -46,7 +45,6 @@ from llamagym_tui.protocol.events import (
     ObservationShown,
     PaceChanged,
     PhaseChanged,
-    PolicyMapWatched,
     PromptChanged,
     RolledBack,
     RunFinished,
@@ -297,8 +295,6 @@ class FakeClient:
                 return PaceChanged(turn_s=turn_s)
             case Watch(env=env):
                 return WatchChanged(env=env)
-            case WatchPolicyMap(on=on):
-                return PolicyMapWatched(on=on)
             case SetMode():
                 return ModeChanged(mode=command.mode)
             case SetSystemPrompt():

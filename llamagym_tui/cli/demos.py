@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from llamagym_tui.demos import faults
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.demos.expert_play import FIRST_SEED, expert_episodes
@@ -66,7 +67,7 @@ def check(
     reader = catalog.player(catalog.find_agent(agent)) if agent else None
     count = 0
     for path in files:
-        found = demo_files.check(path, reader)
+        found = faults.check(path, reader)
         count += len(found)
         for fault in found:
             echo(f"{path}:{fault.line}: {fault.sentence}")

@@ -6,9 +6,9 @@ Stdout has the result alone. Progress goes to stderr; what libraries print goes 
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from types import MappingProxyType
+from functools import partial
 from typing import Any, Self
 
 import msgspec
@@ -39,7 +39,6 @@ class Player:
     def __init__(self, config: RunConfig, progress: Progress, other: Self | None = None) -> None:
         """Load what a configuration names, except for a model that the `other` player has loaded."""
         self._builders = Builders(config)
-        self._progress = progress
         self.config = config
         self.agent = self._builders.agent()
         if other is not None and other.config.model == config.model:
@@ -53,46 +52,17 @@ class Player:
             self._builders.threads(self.policy, loaded)
         prompt = config.system_prompt
         self.prompt = self.agent.get_system_prompt() if prompt is None else prompt
+        self.play = partial(
+            self._builders.evaluate,
+            self.agent,
+            self.policy,
+            system_prompt=self.prompt,
+            warn=lambda sentence: progress.notify(f"warning: {sentence}"),
+        )
+        """Plays episodes and evaluates them, as `Builders.evaluate`."""
 
     def close(self) -> None:
         self._builders.close()
-
-    def play(
-        self,
-        episodes: int,
-        greedy: bool,
-        shown: Callable[[int], None] = lambda done: None,
-        *,
-        seed: int | None = None,
-        ended: list[EpisodeCounts] | None = None,
-        held_out: bool = True,
-        env: Mapping[str, Any] = MappingProxyType({}),
-    ) -> events.EvaluationFinished:
-        """Play episodes and evaluate them.
-
-        Args:
-            shown: called with the number of episodes that have ended.
-            seed: by default one that no training sees.
-            ended: receives the episodes that have ended.
-            held_out: play in the environment of the agent's evaluations, if it has one.
-            env: further keyword arguments of the environment.
-        """
-        self.policy.generation = self.config.generation
-        found = self._builders.evaluate(
-            self.agent,
-            self.policy,
-            episodes=episodes,
-            greedy=greedy,
-            system_prompt=self.prompt,
-            progress=shown,
-            warn=lambda sentence: self._progress.notify(f"warning: {sentence}"),
-            seed=seed,
-            ended=ended,
-            held_out=held_out,
-            env=env,
-        )
-        assert found is not None, "nothing stops it"
-        return found
 
 
 def evaluate(
@@ -114,7 +84,8 @@ def evaluate(
         else:
             player = Player(config, progress)
         stack.enter_context(closing(player))
-        found = player.play(episodes, greedy, progress.evaluated)
+        found = player.play(episodes=episodes, greedy=greedy, progress=progress.evaluated)
+    assert found is not None, "nothing stops it"
     if json_output:
         names = {"agent": catalog.agent_name(config.agent), "model": config.model}
         echo_json(names | msgspec.to_builtins(found))
@@ -140,7 +111,15 @@ def class_record(config: RunConfig, seats: int) -> ClassRecord:
     ended: list[EpisodeCounts] = []
     with quiet_progress(episodes=MATCH) as progress:
         player = Player(config, progress)
-        found = player.play(MATCH, True, progress.evaluated, seed=seed, ended=ended, held_out=False)
+        found = player.play(
+            episodes=MATCH,
+            greedy=True,
+            progress=progress.evaluated,
+            seed=seed,
+            ended=ended,
+            held_out=False,
+        )
+    assert found is not None, "nothing stops it"
     returns = returns_by_number(MATCH, ended)
     return ClassRecord(
         config=msgspec.structs.replace(config, system_prompt=player.prompt),
@@ -186,8 +165,10 @@ def compare(
 
         def play(side: int, episodes: int, seed: int, ended: list[EpisodeCounts]) -> bool:
             progress.show(f"{'AB'[side]}: {counted(episodes, 'episode')}")
+            player = players[side]
+            player.policy.generation = player.config.generation
             seed += EVALUATION_SEED + config.seed
-            players[side].play(episodes, greedy, seed=seed, ended=ended)
+            player.play(episodes=episodes, greedy=greedy, seed=seed, ended=ended)
             return True
 
         began_at = time.monotonic()
@@ -243,9 +224,9 @@ def match(
         for begins, side in SIDES.items():
             ended: list[EpisodeCounts] = []
             player.play(
-                math.ceil(episodes / 2),
-                greedy,
-                progress.evaluated,
+                episodes=math.ceil(episodes / 2),
+                greedy=greedy,
+                progress=progress.evaluated,
                 seed=EVALUATION_SEED + config.seed,
                 ended=ended,
                 held_out=False,

@@ -6,7 +6,6 @@ The page needs no network and no script, and forbids both; every text in it is e
 import csv
 import io
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.literal import echo, literal
 from llamagym_tui.runs.model_registry import with_defaults
-from llamagym_tui.runs.run_store import read_config
+from llamagym_tui.runs.run_store import read_config, read_events
 from llamagym_tui.screens.conversation.turns import paragraphs
 from llamagym_tui.screens.past_runs.run_table import ENDINGS, played_text
 from llamagym_tui.screens.policy_map.film import film_svg, run_film
@@ -55,7 +54,6 @@ class Story(NamedTuple):
     summary: RunSummary
     extremes: list[tuple[float, Transcript]]
     """Return and conversation of the worst and the best recorded episode; empty if none was recorded."""
-    updates: list[events.UpdateFinished]
     warm_starts: list[events.WarmStartFinished]
 
     @property
@@ -76,7 +74,7 @@ def write(run_dir: Path, output: Path, *, with_csv: bool, film: Path | None = No
     story = story_of(run_dir)
     contents = {output: page(story, run_dir.name).encode()}
     if with_csv:
-        contents[output.with_suffix(".csv")] = figures(story.updates).encode()
+        contents[output.with_suffix(".csv")] = figures(run_dir).encode()
     if film is not None:
         try:
             contents[film] = run_film(story.state).encode()
@@ -101,18 +99,13 @@ def story_of(run_dir: Path) -> Story:
     """
     history = History(run_dir, read_config(run_dir))
     extremes: list[tuple[float, Transcript]] = []
-    updates: list[events.UpdateFinished] = []
     warm_starts: list[events.WarmStartFinished] = []
     talk = Transcript()
     while not history.complete:
         for event in history.read_on():
             match event:
-                case events.UpdateFinished():
-                    updates.append(event)
                 case events.WarmStartFinished():
                     warm_starts.append(event)
-                case events.RunStarted(updates=int(resumed)):  # the later ones are made again
-                    updates = [each for each in updates if each.update <= resumed]
                 case events.EpisodeStarted():
                     talk = Transcript().after(event)
                 case events.ObservationShown() | events.TurnFinished():
@@ -125,7 +118,7 @@ def story_of(run_dir: Path) -> Story:
                         extremes = [extremes[0], extremes[-1]]
     if history.fault:
         raise RunStoreError(history.fault)
-    return Story(history.state, summarised(history), extremes, updates, warm_starts)
+    return Story(history.state, summarised(history), extremes, warm_starts)
 
 
 def _is_whole(talk: Transcript, end: events.EpisodeFinished) -> bool:
@@ -134,14 +127,19 @@ def _is_whole(talk: Transcript, end: events.EpisodeFinished) -> bool:
     return [turn.episode for turn in turns] == [end.episode] * end.length
 
 
-def figures(updates: Sequence[events.UpdateFinished]) -> str:
-    """Every figure of every update, a line each, as CSV."""
+def figures(run_dir: Path) -> str:
+    """Every figure of every update, a line each, as CSV; of an update that was made twice, those of the second time."""
+    updates = {
+        event.update: event
+        for event in read_events(run_dir)
+        if isinstance(event, events.UpdateFinished)
+    }
     names = [each.name for each in msgspec.structs.fields(events.UpdateStats)]
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["update", "episodes_so_far", *names])
-    for each in updates:
-        table.writerow([each.update, each.episodes, *msgspec.structs.astuple(each.stats)])
+    for _, event in sorted(updates.items()):
+        table.writerow([event.update, event.episodes, *msgspec.structs.astuple(event.stats)])
     return text.getvalue()
 
 

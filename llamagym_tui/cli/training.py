@@ -81,7 +81,7 @@ def train(config: RunConfig, *, json_output: bool = False) -> None:
             figures[name] = getattr(outcome.last(events.RunStarted), name)
         figures["evaluation"] = outcome.last(events.EvaluationFinished)
         figures["last_update"] = updated and updated.stats
-        echo_json(figures)
+        echo_json(msgspec.to_builtins(figures))
     else:
         echo(_trained_text(outcome))
     if config.mode == "train" and not finished.updates:
@@ -148,7 +148,7 @@ def warm_start(
         figures["trained"] = trained and trained.stats
         figures["before"] = before
         figures["after"] = after
-        echo_json(figures)
+        echo_json(msgspec.to_builtins(figures))
     elif trained is None:
         has_one = has_checkpoint(Path(config.run_dir))
         what = "has the model as it was" if has_one else "has no checkpoint"
@@ -194,7 +194,6 @@ def run_session(
             outcome.commands,
             sinks=[outcome.take, progress.take],
             evaluates_end=evaluates_end,
-            is_attended=False,
         )
         with _stopped_by_signals(outcome.commands, progress):
             session.run()

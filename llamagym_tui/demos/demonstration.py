@@ -221,14 +221,6 @@ def decode(line: bytes) -> Demonstration:
         raise ValueError("it is nested too deep") from error
 
 
-def readable(line: bytes) -> Demonstration | None:
-    """The demonstration in a line, if there is one."""
-    try:
-        return decode(line)
-    except ValueError:
-        return None
-
-
 def _plain(value: Any) -> Any:
     """A mapping, or a number or array of NumPy, as something that JSON knows."""
     if isinstance(value, Mapping):

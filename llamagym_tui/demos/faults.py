@@ -3,28 +3,17 @@
 import hashlib
 import math
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
-from llamagym_tui.demos.demonstration import MOST_LINE, SCHEMA, Demonstration, decode
+from llamagym_tui.demos.demonstration import Demonstration
+from llamagym_tui.demos.files import Line, lines_of
 from llamagym_tui.game.agent_base import AgentBase
 
 RETURN_TOLERANCE = 1e-6
 """Tolerated difference of `episode_return` from the sum of rewards, relative to the larger of the two and 1."""
 LONGEST = 60
 """Most characters that a fault quotes of a value."""
-
-
-class Line(NamedTuple):
-    """A line of a file."""
-
-    number: int
-    """Counted from 1."""
-    content: bytes
-    """The line without its end; empty if it is too long."""
-    torn: bool
-    """True if its end is missing, which can only be so in the last line."""
-    too_long: bool = False
-    """True if it has more than `MOST_LINE` bytes."""
 
 
 class Fault(NamedTuple):
@@ -36,42 +25,34 @@ class Fault(NamedTuple):
     """The fault, for people."""
 
 
+def check(path: Path, agent: AgentBase | None = None) -> list[Fault]:
+    """The faults of a file, line by line; empty if it can be trained on.
+
+    Raises:
+        DemoFileError: it cannot be read.
+    """
+    return faults(lines_of(path), agent)
+
+
 def faults(lines: Iterable[Line], agent: AgentBase | None = None) -> list[Fault]:
     """All faults, in the order of the lines; without an agent, replies are not compared with actions."""
     found: list[Fault] = []
     # Digests, so that the lines themselves need not be kept.
     first_seen: dict[bytes, int] = {}
     for line in lines:
-        for sentence in _line_faults(line, agent):
-            found.append(Fault(line.number, sentence))
+        if line.demo is None:
+            found.append(Fault(line.number, line.fault))
+        else:
+            sentences = [*_conversation_faults(line.demo), *_figure_faults(line.demo)]
+            if agent is not None:
+                sentences += _reply_faults(line.demo, agent)
+            found += [Fault(line.number, sentence) for sentence in sentences]
         first = first_seen.setdefault(hashlib.sha256(line.content).digest(), line.number)
         if first != line.number and line.content:
             found.append(Fault(line.number, f"This is the same episode as in line {first}."))
     if not first_seen:
         found.append(Fault(0, "The file is empty."))
     return found
-
-
-def _line_faults(line: Line, agent: AgentBase | None) -> Iterator[str]:
-    """The faults of a line; if it cannot be read, only that."""
-    if line.too_long:
-        yield f"The line has over {MOST_LINE:,} bytes; remove it with an editor."
-        return
-    try:
-        demo = decode(line.content)
-    except ValueError as error:
-        if line.torn:
-            yield "The line is incomplete; a crash may have interrupted its writing."
-        else:
-            yield f"This is no demonstration: {error}."
-        return
-    if demo.schema != SCHEMA:
-        yield f"The schema is {demo.schema}, and this program knows {SCHEMA}; update it."
-        return
-    yield from _conversation_faults(demo)
-    yield from _figure_faults(demo)
-    if agent is not None:
-        yield from _reply_faults(demo, agent)
 
 
 def _conversation_faults(demo: Demonstration) -> Iterator[str]:

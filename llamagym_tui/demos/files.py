@@ -1,4 +1,4 @@
-"""Files of demonstrations, in JSON Lines: append, write, read, check and remove.
+"""Files of demonstrations, in JSON Lines: append, write, read and remove.
 
 A line is either whole on the disk or not there: a write that fails is undone, and a last line that a crash left
 incomplete is moved to ``<path>.torn`` before the next one is written. Writers take turns by a lock file. Blank lines
@@ -12,13 +12,12 @@ from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
 from io import BufferedRandom
 from pathlib import Path
+from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
-from llamagym_tui.demos.demonstration import MOST_LINE, Demonstration, decode, encode, readable
-from llamagym_tui.demos.faults import Fault, Line, faults
+from llamagym_tui.demos.demonstration import MOST_LINE, SCHEMA, Demonstration, decode, encode
 from llamagym_tui.errors import DemoFileError
-from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.user_files import (
     data_dir,
     growing_file,
@@ -31,6 +30,20 @@ from llamagym_tui.user_files import (
 
 LOCK_TIMEOUT_S = 10.0
 """Seconds that a writer waits for another one."""
+
+
+class Line(NamedTuple):
+    """A line of a file."""
+
+    number: int
+    """Counted from 1."""
+    content: bytes
+    """The line without its end; empty if it is too long."""
+    demo: Demonstration | None
+    fault: str = ""
+    """The reason why it cannot be read, for people; empty if it can."""
+    is_torn: bool = False
+    """True if it is incomplete, which can only be so in the last line."""
 
 
 def demos_dir() -> Path:
@@ -79,10 +92,9 @@ def remove(path: Path, content: bytes) -> None:
         with growing_file(path, follow=True) as file:
             _mend_end(file, path)
         found = list(_lines(path))
-        if any(line.too_long for line in found):
-            raise DemoFileError(
-                f"{path} has a line of over {MOST_LINE:,} bytes: remove it with an editor."
-            )
+        for line in found:
+            if not line.content:
+                raise DemoFileError(f"{path}, line {line.number}: {line.fault}")
         left = [line.content for line in found]
         if content not in left:
             raise DemoFileError(
@@ -103,21 +115,13 @@ def read(path: Path) -> list[Demonstration]:
     """All demonstrations of a file; an incomplete last line is skipped, any other faulty line is an error."""
     demos = []
     for line in lines_of(path):
-        try:
-            demos.append(decode(line.content))
-        except ValueError as error:
-            if line.torn:
-                break
-            why = f"it has over {MOST_LINE:,} bytes" if line.too_long else error
+        if line.demo is not None:
+            demos.append(line.demo)
+        elif not line.is_torn:
             raise DemoFileError(
-                f"{path}, line {line.number}: {why}; see `llamagym-tui demos check {path}`."
-            ) from error
+                f"{path}, line {line.number}: {line.fault} See `llamagym-tui demos check {path}`."
+            )
     return demos
-
-
-def check(path: Path, agent: AgentBase | None = None) -> list[Fault]:
-    """The faults of a file, line by line; empty if it can be trained on."""
-    return faults(lines_of(path), agent)
 
 
 def lines_of(path: Path) -> Iterator[Line]:
@@ -169,16 +173,29 @@ def _lines(path: Path) -> Iterator[Line]:
     with regular_file(path) as file:
         while content := file.readline(MOST_LINE):
             number += 1
-            has_end = content.endswith(b"\n")
-            too_long = False
-            while not has_end and (more := file.readline(MOST_LINE)):
-                has_end = more.endswith(b"\n")
-                too_long = True
-            content = content.removeprefix(BOM_UTF8).rstrip(b"\r\n")
-            if too_long:
-                yield Line(number, b"", not has_end, True)
+            end = content
+            while not end.endswith(b"\n") and (more := file.readline(MOST_LINE)):
+                end = more
+            if end is not content:
+                too_long = f"The line has over {MOST_LINE:,} bytes; remove it with an editor."
+                yield Line(number, b"", None, too_long)
             elif content.strip():
-                yield Line(number, content, not has_end)
+                line = content.removeprefix(BOM_UTF8).rstrip(b"\r\n")
+                yield _read_line(number, line, is_torn=not content.endswith(b"\n"))
+
+
+def _read_line(number: int, content: bytes, *, is_torn: bool) -> Line:
+    try:
+        demo = decode(content)
+    except ValueError as error:
+        fault = f"This is no demonstration: {error}."
+        if is_torn:
+            fault = "The line is incomplete; a crash may have interrupted its writing."
+        return Line(number, content, None, fault, is_torn)
+    if demo.schema != SCHEMA:
+        fault = f"The schema is {demo.schema}, and this program knows {SCHEMA}; update it."
+        return Line(number, content, None, fault)
+    return Line(number, content, demo)
 
 
 def _replace(path: Path, lines: Sequence[bytes]) -> None:
@@ -193,7 +210,7 @@ def _mend_end(file: BufferedRandom, path: Path) -> None:
     content = file.read()
     if not content:
         return
-    if not content.strip() or readable(content.removeprefix(BOM_UTF8)):
+    if not content.strip() or _read_line(0, content.removeprefix(BOM_UTF8), is_torn=True).demo:
         _add(file, b"\n")
         return
     with growing_file(Path(f"{path}.torn")) as aside:

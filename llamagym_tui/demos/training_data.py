@@ -5,8 +5,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import Demonstration
+from llamagym_tui.demos.faults import faults
+from llamagym_tui.demos.files import lines_of
 from llamagym_tui.errors import DemoFileError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, Preference
@@ -55,19 +56,18 @@ def training_data(
         raise UsageError(
             f"There is no file of demonstrations {place}; `llamagym-tui demos list` shows yours."
         )
-    faults = demo_files.check(place, agent)
-    if faults:
+    lines = list(lines_of(place))
+    for fault in faults(lines, agent):
         raise DemoFileError(
-            f"{place}, line {faults[0].line}: {faults[0].sentence.rstrip('.')}; nothing was trained: "
+            f"{place}, line {fault.line}: {fault.sentence.rstrip('.')}; nothing was trained: "
             f"correct the file; `llamagym-tui demos check {place}` lists what is wrong."
         )
-    found = demo_files.read(place)
-    for number, demo in enumerate(found, start=1):
-        if demo.env_id != agent.env_id:
-            raise DemoFileError(
-                f"{place}, line {number}: the episode is of {demo.env_id}, and {type(agent).__name__} plays "
-                f"{agent.env_id}; nothing was trained: name a file of this environment."
-            )
+    found = [line.demo for line in lines if line.demo is not None]
+    for other in {demo.env_id for demo in found} - {agent.env_id}:
+        raise DemoFileError(
+            f"{place} has episodes of {other}, and {type(agent).__name__} plays {agent.env_id}; nothing was trained: "
+            "name a file of this environment."
+        )
     data = TrainingData(place, found, method)
     if method == "dpo" and not data.preferences:
         raise UsageError(

@@ -83,12 +83,6 @@ class DrawStates(Command, frozen=True, kw_only=True):
     on: bool
 
 
-class WatchPolicyMap(Command, frozen=True, kw_only=True):
-    """Emit the policy map often, or seldom again; confirmed by ``PolicyMapWatched``."""
-
-    on: bool
-
-
 class SetMode(Command, frozen=True, kw_only=True):
     """Switch between train and inference; confirmed by ``ModeChanged``."""
 
@@ -181,7 +175,7 @@ class Stop(Command, frozen=True, kw_only=True):
 RunCommand = (
     StartRun | Pause | Resume | Step | SetPace | SetMode | SetSystemPrompt | ChangeSettings | Stop
 )
-WatchCommand = Watch | DrawStates | InspectTurn | WatchPolicyMap | ProbeActions
+WatchCommand = Watch | DrawStates | InspectTurn | ProbeActions
 WheelCommand = TakeWheel | Act | LetGo
 EvaluationCommand = Evaluate | ComparePrompts | CancelEvaluation
 PolicyCommand = EvaluationCommand | WarmStart | CancelWarmStart | SaveCheckpoint | RollBack

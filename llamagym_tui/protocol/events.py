@@ -236,12 +236,6 @@ class TurnInspected(Event, frozen=True, kw_only=True):
     temperature: float = 1.0
     tokens: list[InspectedToken] = []
     """The tokens of the reply, its end included if it was sampled."""
-    conversation: int = 0
-    """Tokens that the update computes in one row with the reply, up to now."""
-    with_loss: int = 0
-    """Those among them on which the loss is, by the mask."""
-    sampled: int = 0
-    """Those among them whose sampling is kept to be trained on: as many, or the mask is wrong."""
     choice: Decision | None = None
     """The one decision, where the reply was chosen whole by its score; its tokens are none then."""
     replies: list[ScoredReply] = []
@@ -318,9 +312,9 @@ class PolicyMapLaidOut(Event, frozen=True, kw_only=True):
 
 
 class PolicyMapped(Event, frozen=True, kw_only=True):
-    """The policy was evaluated in every state of its map, each as the first turn of an episode.
+    """The policy was evaluated in the states of its map, each as the first turn of an episode.
 
-    Emitted seldom, and after every update while somebody looks."""
+    The first map under a prompt comes in parts: each event has the states of the one before it and more."""
 
     update: int
     """Updates made so far."""
@@ -328,12 +322,6 @@ class PolicyMapped(Event, frozen=True, kw_only=True):
     shares: list[list[float]]
     """For each state, panel by panel and row by row, the probability of each action's canonical reply; where replies
     are sampled, the rest to 1 are other replies."""
-
-
-class PolicyMapWatched(Event, frozen=True, kw_only=True):
-    """The policy map is emitted often, or seldom again."""
-
-    on: bool
 
 
 class PaceChanged(Event, frozen=True, kw_only=True):
@@ -589,7 +577,7 @@ SessionEvent = (
 ChangeEvent = (
     WatchChanged | PaceChanged | PromptChanged | ModeChanged | SettingsChanged | SettingsMeasured
 )
-LookEvent = TurnInspected | PolicyMapLaidOut | PolicyMapped | PolicyMapWatched | ConversationProbed
+LookEvent = TurnInspected | PolicyMapLaidOut | PolicyMapped | ConversationProbed
 WheelEvent = WheelTaken | ActionAwaited | WheelLetGo | EpisodeCorrected
 FigureEvent = EpisodesCounted | UpdateFinished | CheckpointSaved | RolledBack
 EvaluationEvent = EvaluationFinished | PromptsCompared | EvaluationCancelled

@@ -25,17 +25,17 @@ class Decision(Struct, frozen=True, kw_only=True):
     """Log-probability when it was made; None if somebody else made it."""
     new: float
     """Log-probability under the policy as it is now."""
-    ratio: float | None
+    ratio: float | None = None
     """exp(new - old); None if it is no decision by itself, or somebody else's."""
-    clipped: bool | None
+    clipped: bool | None = None
     """True if the update's objective is clipped here, so that there is no gradient; None before an update."""
-    value: float | None
+    value: float | None = None
     """V before it that the update used; None before an update, or without a critic."""
-    value_now: float | None
+    value_now: float | None = None
     """V before its turn, by the present weights. None: it is no decision by itself, or there is no critic."""
-    target: float | None
+    target: float | None = None
     """The return that the update drew the value to, or took the advantage from; None before an update."""
-    advantage: float | None
+    advantage: float | None = None
     """The advantage that the update used; None before an update."""
 
 

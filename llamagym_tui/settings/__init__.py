@@ -26,7 +26,6 @@ from llamagym_tui.settings.run import Dtype as Dtype
 from llamagym_tui.settings.run import GenerationConfig as GenerationConfig
 from llamagym_tui.settings.run import LoraConfig as LoraConfig
 from llamagym_tui.settings.run import Mode as Mode
-from llamagym_tui.settings.run import OnCollapse as OnCollapse
 from llamagym_tui.settings.run import RunConfig as RunConfig
 from llamagym_tui.settings.run import SFTSettings as SFTSettings
 from llamagym_tui.settings.run import Tracker as Tracker

@@ -31,10 +31,6 @@ Mode = Literal["train", "inference"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Dtype = Literal["float32", "bfloat16"]
 """Type in which a model's weights are held; an adapter and the value head are always float32."""
-"""At which linear layers multiply; weights, attention, LM head, log-probabilities and values are fp32 in both."""
-OnCollapse = Literal["warn", "rollback"]
-"""The reaction to a collapsed policy."""
-"""Step environments at the same time; ``auto`` does if a step takes over 5 ms."""
 MAX_FAILURES = 32
 """Episodes in a row that may fail before a run ends, unless its settings say otherwise."""
 History = Literal["own", "all"] | Annotated[int, Meta(ge=0, le=LARGEST_SEED)]
@@ -258,14 +254,6 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Option(flag="--dtype", help="Type of the weights; bfloat16 needs an adapter."),
     ] = None
     """By default the model's registry entry decides, else float32."""
-    on_collapse: Annotated[
-        OnCollapse,
-        Option(
-            title="on collapse",
-            help="warn: only show a warning. rollback: go back to the last good checkpoint.",
-        ),
-    ] = "warn"
-    """At most three roll backs in a run."""
     resume: Annotated[
         bool, Option(flag="--resume", help="Go on from the checkpoint in --run-dir.")
     ] = False

@@ -90,8 +90,6 @@ def answers(event: AnyEvent, command: AnyCommand) -> bool:
             return event.turn_s == turn_s
         case commands.Watch(env=env), events.WatchChanged():
             return event.env == env
-        case commands.WatchPolicyMap(on=on), events.PolicyMapWatched():
-            return event.on is on
         case commands.InspectTurn(), events.TurnInspected():
             return (event.episode, event.turn) == (command.episode, command.turn)
         case commands.ProbeActions(ticket=ticket), events.ConversationProbed():

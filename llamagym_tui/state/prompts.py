@@ -70,11 +70,12 @@ class PromptEdit:
     before: PolicyMapped | None
     """The last map before it, if there was one."""
     after: PolicyMapped | None = None
-    """The first map under its prompt, once it is computed."""
+    """The first map under its prompt, as far as it is computed."""
 
     def mapped(self, event: PolicyMapped) -> "PromptEdit":
         """The edit after another map was computed."""
-        if self.after is not None or event.prompt_version != self.version:
+        known = 0 if self.after is None else len(self.after.shares)
+        if event.prompt_version != self.version or len(event.shares) <= known:
             return self
         return replace(self, after=event)
 

@@ -130,8 +130,6 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             edit = None if state.edit is None else state.edit.mapped(event)
             film = _with_frame(state.film, event)
             return replace(state, mapped=event, film=film, edit=edit)
-        case events.PolicyMapWatched():
-            return replace(state, map_watched=event.on)
         case events.EvaluationFinished():
             text = evaluation_text(event, state.return_unit)
             return _noted(
@@ -265,7 +263,6 @@ def _run_started(state: RunState, event: events.RunStarted) -> RunState:
         recent=(),  # the trainer begins again to count those that it puts in words, too
         described="",
         batch_turns=0,
-        map_watched=False,
         mode=event.mode,
         system_prompt=event.system_prompt,
         prompt_version=event.prompt_version,

@@ -188,8 +188,6 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     film: tuple[events.PolicyMapped, ...] = ()
     """Some of the run's maps in the order of their updates, the first one and the two newest among them; at most
     `reduce.MAX_FRAMES`."""
-    map_watched: bool = False
-    """True while the trainer computes the map often."""
     evaluations: tuple[events.EvaluationFinished, ...] = ()
     """Results of evaluations, the newest last; at most `MAX_EVALUATIONS`."""
     match: events.MatchPlayed | None = None

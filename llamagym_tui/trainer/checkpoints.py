@@ -4,12 +4,14 @@ A checkpoint becomes the last good one when a batch that was played after it has
 """
 
 import contextlib
+import math
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
 
 from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.runs.branch import UPDATE_DIR, discard_surplus
 from llamagym_tui.settings import Change, GenerationConfig
@@ -39,8 +41,6 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of sampling by then. None: nothing was played yet."""
     seen: CollapseMonitor | None = None
     """The collapse monitor, for this prompt and `generation`."""
-    roll_backs: int = 0
-    """Roll backs that the run has made by itself."""
     started: int = 0
     """Number of the next episode."""
     opponent: Any = None
@@ -62,16 +62,18 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checkpoints:
-    def __init__(self, builders: Builders, run_dir: Path) -> None:
-        self._files = builders.checkpoint_files
+    def __init__(self, builders: Builders, run_dir: Path, policy: Policy, learner: PPO) -> None:
+        self._files = builders.checkpoint_files()
         self._run_dir = run_dir
+        self._policy = policy
+        self._learner = learner
         self._every_s = builders.config.checkpoint_every_s
         self._most = builders.config.keep_checkpoints
         """Checkpoints that are kept to branch off from, at most."""
         self._last = Counters(seed=builders.config.seed)
         """The counters of the last checkpoint."""
-        self._tried_s: float | None = None
-        """`elapsed_s` of the last attempt. None: there was none."""
+        self._tried_s = -math.inf
+        """`elapsed_s` of the last attempt."""
         self.is_failing = False
         """The last attempt to write one failed."""
         self._awaits_judgement = False
@@ -79,31 +81,32 @@ class Checkpoints:
         self.note = ""
         """For people: why another checkpoint than the latest one was restored; empty if none was."""
 
-    def restore(self, policy: Any, learner: PPO) -> Counters:
+    def restore(self) -> Counters:
         """Read policy and learner back, from the latest checkpoint that can be used; where the run stood.
 
         Raises:
             RunStoreError: the folder has none.
         """
-        loaded = self._files().load_checkpoint(self._run_dir, policy, learner, Counters)
+        loaded = self._files.load_checkpoint(self._run_dir, self._policy, self._learner, Counters)
         self._last = loaded.counters
         self.note = loaded.note
         self._tried_s = self._last.elapsed_s
         self._awaits_judgement = not self.note
         return self._last
 
-    def save(self, policy: Any, learner: PPO, counters: Counters) -> None:
+    def save(self, counters: Counters) -> None:
         """Write a checkpoint. Raises RunStoreError: it cannot be written; the one before still stands."""
         self._tried_s = counters.elapsed_s
         self.is_failing = True
-        self._files().save_checkpoint(self._run_dir, policy, learner, counters)
+        self._files.save_checkpoint(self._run_dir, self._policy, self._learner, counters)
         self._last = msgspec.structs.replace(counters, opponent=None)
         self._awaits_judgement = True
         self.is_failing = False
         if self._most:
             # Without room for it, the run goes on without a place to branch off from.
             with contextlib.suppress(RunStoreError, OSError):
-                self._files().keep_checkpoint(self._run_dir, f"{UPDATE_DIR}{learner.updates}")
+                name = f"{UPDATE_DIR}{self._learner.updates}"
+                self._files.keep_checkpoint(self._run_dir, name)
                 discard_surplus(self._run_dir, self._most)
 
     def judged(self, *, good: bool) -> None:
@@ -113,30 +116,28 @@ class Checkpoints:
             RunStoreError: the checkpoint cannot be kept; the last good one still stands.
         """
         if good and self._awaits_judgement:
-            self._files().keep_checkpoint(self._run_dir)
+            self._files.keep_checkpoint(self._run_dir)
             self._awaits_judgement = False
 
-    def keep_before_warm_start(self, policy: Any, learner: PPO) -> None:
+    def keep_before_warm_start(self) -> None:
         """Keep the latest checkpoint as the last good one: what a warm start leads to has to prove good first.
 
         Raises:
             RunStoreError: it cannot be written; the last good one still stands.
         """
-        self._files().keep_with_reference(self._run_dir, policy, learner)
+        self._files.keep_with_reference(self._run_dir, self._policy, self._learner)
 
-    def roll_back(self, policy: Any, learner: PPO) -> None:
+    def roll_back(self) -> None:
         """Put the last good checkpoint into policy and learner.
 
         Raises:
             RunStoreError: there is none that can be used; all is as it was.
         """
-        self._files().roll_back(self._run_dir, policy, learner)
+        self._files.roll_back(self._run_dir, self._policy, self._learner)
         self._awaits_judgement = False
 
     def is_due(self, elapsed_s: float) -> bool:
         """True if the last attempt is long enough ago, or there was none."""
-        if self._tried_s is None:
-            return True
         every_s = min(RETRY_S, self._every_s) if self.is_failing else self._every_s
         return elapsed_s - self._tried_s >= every_s
 

@@ -2,7 +2,7 @@
 
 Every rule compares a run with its own past:
 
-- *Broken numbers*: a figure is not finite, or no optimizer step was. Once is a warning, twice in a row a collapse.
+- *Broken numbers*: a figure is not finite, or no optimizer step was. That is a collapse.
 - *Parse failures* rise above the lowest rate of the run: a little is a warning, a lot a collapse.
 - *A fall*: the mean return of the last updates is `FALL` standard errors below its best. Alone it is a warning; with
   parse failures it is a collapse.
@@ -30,6 +30,8 @@ PARSE_RISE = 0.05
 """Rise of the parse failure rate that is a warning."""
 PARSE_FLAGRANT = 0.3
 """Rise that is a collapse."""
+REMIND_AFTER = 20
+"""Updates after which the same finding is reported again."""
 
 Level = Literal["quiet", "warning", "collapsed"]
 
@@ -38,6 +40,8 @@ class Verdict(NamedTuple):
     level: Level = "quiet"
     reason: str = ""
     """For people, with figures; empty if quiet."""
+    is_new: bool = False
+    """It should be reported: it was not for `REMIND_AFTER` updates."""
 
 
 class Window(NamedTuple):
@@ -58,21 +62,28 @@ class CollapseMonitor(Struct, kw_only=True):
     """The largest mean return over some updates. None: too few updates to know."""
     lowest_failures: float = math.inf
     largest_spread: float = 0.0
-    broken_in_a_row: int = 0
     is_quiet: bool = True
     """The last update was judged quiet."""
+    updates: int = 0
+    reported_at: dict[Level, int] = {}
+    """The number of the update at which each kind of finding was reported last."""
 
     def rolled_back(self) -> None:
         """Forget what was seen of the later policy, but not the best mean."""
         self.history.clear()
-        self.broken_in_a_row = 0
+        self.reported_at.clear()
         self.is_quiet = True
 
     def judge(self, stats: UpdateStats) -> Verdict:
         """Add an update's figures, and compare them with those before."""
         verdict = self._judged(stats)
+        self.updates += 1
         self.is_quiet = verdict.level == "quiet"
-        return verdict
+        since = self.updates - self.reported_at.get(verdict.level, -REMIND_AFTER)
+        if self.is_quiet or since < REMIND_AFTER:
+            return verdict
+        self.reported_at[verdict.level] = self.updates
+        return verdict._replace(is_new=True)
 
     @property
     def is_good(self) -> bool:
@@ -81,11 +92,7 @@ class CollapseMonitor(Struct, kw_only=True):
 
     def _judged(self, stats: UpdateStats) -> Verdict:
         if broken := _broken(stats):
-            self.broken_in_a_row += 1
-            if self.broken_in_a_row == 1:
-                return Verdict("warning", f"{broken} in this update.")
-            return Verdict("collapsed", f"{broken} in {self.broken_in_a_row} updates in a row.")
-        self.broken_in_a_row = 0
+            return Verdict("collapsed", f"{broken} in this update.")
         self._remember(stats)
         reasons = []
         rate = self._failure_rate()

@@ -59,9 +59,9 @@ class EndpointPlayer:
         self,
         episodes: int,
         greedy: bool,
-        shown: Callable[[int], None] = lambda done: None,
+        progress: Callable[[int], None] = lambda done: None,
     ) -> EvaluationFinished:
-        """Play episodes on the seeds of an evaluation, and evaluate them; `shown` gets the number that has ended.
+        """Play episodes on the seeds of an evaluation, and evaluate them; `progress` gets the number that has ended.
 
         A dropped episode is replaced by one of a later number.
 
@@ -96,7 +96,7 @@ class EndpointPlayer:
                         is_over = self._turn(table, text)
                         if is_over:
                             ended.append(table.counts)
-                            shown(len(ended))
+                            progress(len(ended))
                     except EpisodeFault as fault:
                         table.game.is_broken = True
                         failures.add(table.counts.number, f"Episode {table.counts.number:,}", fault)

@@ -34,8 +34,9 @@ class Inbox:
                 self._waiting.append(self._queue.get(timeout=timeout_s))
 
     def holds(self, *kinds: type[AnyCommand]) -> bool:
+        """True if a command of these kinds waits; without kinds, if any does."""
         self._collect()
-        return any(isinstance(command, kinds) for command in self._waiting)
+        return any(not kinds or isinstance(command, kinds) for command in self._waiting)
 
     def _collect(self) -> None:
         while not self._queue.empty():

@@ -1,7 +1,8 @@
 """A session: one run from loading to its end, driven by commands and reported in events.
 
-One thread does everything in turn: handle commands, step all environments, update when a batch is full. So a command
-never meets a half-made step, but for the person's at the wheel; what lasts long checks whether it should end.
+One thread does everything in turn: it handles commands, steps all environments, and updates when a batch is full. So a
+command never meets a half-made step, except a person's at the wheel; whatever lasts long asks if it should end.
+Updates are in `training`, changes of settings in `live_settings`, and episodes apart from the run in `evaluations`.
 """
 
 import contextlib
@@ -9,11 +10,17 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Literal, assert_never
 
 from msgspec.structs import replace
 
 from llamagym_tui.demos.training_data import TrainingData, doubts, training_data, training_facts
+from llamagym_tui.engine.learning.earlier_turns import Played
+from llamagym_tui.engine.learning.measured_settings import SMALLEST_BATCH
+from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import ALONE, GLOO
 from llamagym_tui.errors import (
     ActionParseError,
@@ -24,24 +31,39 @@ from llamagym_tui.errors import (
     UsageError,
     program_ended,
 )
+from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.observed import described_return
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.runs.run_store import RunStore
-from llamagym_tui.settings import RunConfig
+from llamagym_tui.settings import Mode, RunConfig, changed, changes_since, changes_to_restore
+from llamagym_tui.setup import catalog
+from llamagym_tui.trainer import evaluations, live_settings, training
 from llamagym_tui.trainer.builders import Builders
-from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints
-from llamagym_tui.trainer.evaluations import Evaluations
+from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints, Counters
+from llamagym_tui.trainer.collapse import CollapseMonitor
 from llamagym_tui.trainer.event_sinks import EventEmitter, Sink, session_failed
 from llamagym_tui.trainer.inbox import CommandQueue, Inbox
-from llamagym_tui.trainer.probes.map_policy import CHEAP_S
+from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
+from llamagym_tui.trainer.probes.inspect_reply import ReplyInspector
+from llamagym_tui.trainer.probes.map_policy import PolicyMapper
 from llamagym_tui.trainer.ranks import started
-from llamagym_tui.trainer.run import HISTORY_WARNING, Parts, Run, load_parts, run_started
+from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounter, Stopwatch
+from llamagym_tui.trainer.rollout.rollout import Rollout
 from llamagym_tui.trainer.tracker import Tracker
 
 ATTEMPTS = 120
 """Attempts to write a run's last checkpoint, `RETRY_S` apart."""
 SLOW_S = 10.0
 """Seconds of a first batch from which on there is a checkpoint before the first update."""
+FIRST_BATCH_S = 45.0
+"""Seconds of play after which a run's first batch ends, if its size is not given."""
+LAST_MAP_S = 20.0
+"""Seconds that the map of a run's last policy may take."""
+HISTORY_WARNING = (
+    "The model's chat template rewrites earlier turns, so every turn is computed again from its beginning: "
+    "long episodes take much longer than with other models."
+)
 Unit = Literal["turn", "update"]
 _AFTER: dict[events.Phase, set[events.Phase]] = {
     "loading": {"rolling_out", "stopped", "failed"},
@@ -57,11 +79,23 @@ _AFTER: dict[events.Phase, set[events.Phase]] = {
 log = logging.getLogger(__name__)
 
 
-class _ReadingEnded(Exception):
-    """Prompts are not read to their end, because the run ends."""
+class _ReadingEnded(BaseException):
+    """The run ends while prompts are read. Nobody who tolerates an Exception swallows it."""
 
 
 class Session:
+    agent: AgentBase
+    policy: Policy
+    learner: PPO
+    rollout: Rollout
+    checkpoints: Checkpoints
+    stopwatch: Stopwatch
+    """Counts the seconds of playing and training."""
+    policy_map: PolicyMapper
+    _action_probes: ActionProbes
+    _inspector: ReplyInspector
+    _episode_counter: EpisodeCounter
+
     def __init__(
         self,
         config: RunConfig,
@@ -72,37 +106,45 @@ class Session:
         clock: Callable[[], float] = time.monotonic,
         builders: Builders | None = None,
         evaluates_end: bool = False,
-        is_attended: bool = True,
     ) -> None:
-        """A session that waits to `run`, with a run's folder, made, which receives every event and is closed.
+        """A session that waits to `run`, with a run's folder, which receives every event and is closed.
 
         Args:
             sinks: receive every event too.
             clock: seconds, monotonic.
-            is_attended: whether a person is there to whom something can be proposed.
             evaluates_end: evaluate the policy that it ends with, unless it is stopped before its limit.
         """
         self.phase: events.Phase = "loading"
         self.error: Exception | None = None
         """The error that ended it, if it failed."""
+        self.config = config
+        """The settings that hold now."""
+        self.given = config
+        """The settings without what was changed live."""
         self.inbox = Inbox(command_queue)
-        self.active_run: Run | None = None
-        """None: still loading."""
-        self._config = config
+        self.clock = clock
+        self.builders = builders or Builders(config)
+        self.monitor = CollapseMonitor()
+        self.batch_began_s = 0.0
+        """`stopwatch.elapsed_s` at the beginning of the batch."""
+        self.is_first_batch = True
+        self.first_episodes: list[Played] = []
+        """Episodes that show how many earlier turns help."""
+        self.awaits_warm_start = False
+        """The warm start that the run begins with is still to be made."""
         self._store = store
-        self._clock = clock
-        self._builders = builders or Builders(config)
         self._ranks = ALONE
+        self._is_loaded = False
+        self._is_ending = False
         self._evaluates_end = evaluates_end and config.final_episodes > 0
-        self._is_attended = is_attended
         taken_by = [store.append, *sinks]
         self._exits = contextlib.ExitStack()
         if config.track is not None:
             tracker = Tracker(config)
             taken_by.append(tracker.take)
             self._exits.callback(tracker.close)
-        self._emitter = EventEmitter(taken_by, clock, began_s=store.last_at_s)
-        self._emit = self._emitter.emit
+        self.emitter = EventEmitter(taken_by, clock, began_s=store.last_at_s)
+        self.emit = self.emitter.emit
         self._turn_s = 0.0
         """Seconds between two turns of the watched environment; 0: full speed."""
         self._turn_began_at = -math.inf
@@ -111,23 +153,32 @@ class Session:
         """The unit of the `Step` under way; None if there is none."""
         self._pauses_after_wheel = False
         """The run pauses again once the person lets the agent act."""
-        self._collecting = self._emitter.progress("collecting turns")
+        self._collecting = self.emitter.progress("collecting turns")
         """Reports how full the batch under way is."""
-        self._reading = self._emitter.progress("reading prompts")
+        self._reading = self.emitter.progress("reading prompts")
         """Reports how many of the prompts that a fixed trunk reads at once are read."""
         self._exits.callback(store.close)
+
+    @property
+    def log_path(self) -> Path:
+        return self._store.log_path
 
     def run(self) -> events.Phase:
         """Load, play and train until something ends it; the phase in which it ended, stopped or failed."""
         try:
-            run = self._load()
-            if self._config.sft_warm_start and (not self._config.resume or run.awaits_warm_start):
-                run.awaits_warm_start = True
-                self._warm_start(run, training_data(run.agent, self._config.sft_data))
+            self._load()
+            if self.given.sft_warm_start and (not self.given.resume or self.awaits_warm_start):
+                self.awaits_warm_start = True
+                self._warm_start(training_data(self.agent, self.given.sft_data))
             with self._ranks.explained(GLOO):
                 while not is_over(self.phase):
-                    self._handle_commands(run)
-                    self._advance(run)
+                    try:
+                        self._handle_commands()
+                        self._advance()
+                    except _ReadingEnded:
+                        # What asked for the end is met next; an update that it broke off changed nothing.
+                        if self.phase == "updating":
+                            self.enter("rolling_out")
         except Exception as error:  # whatever it is, the UI gets a sentence and the log a traceback
             self._fail(error)
         except SystemExit as error:
@@ -137,157 +188,315 @@ class Session:
                 self._exits.close()
             except Exception:
                 log.exception("not closed cleanly")
-            self._discard_unbegun()
+            is_new = not (self.given.resume or self.given.parent)
+            if self.phase == "failed" and not self._is_loaded and is_new:
+                is_explained = isinstance(self.error, LlamaGymError)
+                self._store.discard_unbegun(keeps_log=not is_explained)
         return self.phase
 
-    def _discard_unbegun(self) -> None:
-        """Leave no run behind if this one has failed before it began."""
-        config = self._config
-        is_new = not (config.resume or config.parent)
-        if self.phase == "failed" and self.active_run is None and is_new:
-            is_explained = isinstance(self.error, LlamaGymError)
-            self._store.discard_unbegun(keeps_log=not is_explained)
+    # Loading
 
-    def _load(self) -> Run:
-        ranks = self._exits.enter_context(started(self._config))
-        self._ranks = ranks
-        if ranks.size > 1:
-            self._config = replace(self._config, ranks=ranks.size)
-            self._builders = Builders(self._config, ranks)
-        self._exits.callback(self._builders.close)
-        checkpoints = Checkpoints(self._builders, self._store.run_dir)
-        parts = load_parts(self._builders, checkpoints, self._emitter)
-        self._exits.callback(parts.rollout.close)
-        self._keep_found(parts)
-        run = Run(self._config, parts, checkpoints, self._emitter, self._clock)
-        self.active_run = run
-        parts.policy.on_reading = self._on_reading
-        trained = self._builders.trained(parts.policy)
-        self._emit(run_started(run.config, parts, trained))
-        run.policy_map.lay_out()
-        run.emit_restored_changes()
-        if not parts.policy.chat.keeps_history:
-            self._emitter.warn(HISTORY_WARNING)
-        run.take_up(parts.start)
-        if run.limit_reached:
-            again = "go on with it with a larger limit (--minutes, --episodes)"
-            self._emitter.warn(
-                f"This run has played {run.limit_reached}, so it ends here; {again}."
-            )
-        self._enter("rolling_out")
-        return run
+    def _load(self) -> None:
+        """Load all parts of the run, put them where its checkpoint left them, and describe the run."""
+        self._ranks = self._exits.enter_context(started(self.given))
+        if self._ranks.size > 1:
+            self.given = replace(self.given, ranks=self._ranks.size)
+            self.builders = Builders(self.given, self._ranks)
+        builders = self.builders
+        self._exits.callback(builders.close)
+        self._loading("loading the model")
+        self.agent = builders.agent()
+        builders.fetch_model(self._loading)
+        builders.require_memory()
+        loaded = builders.model()
+        if loaded.warning:
+            self.emitter.warn(loaded.warning)
+        self.policy = builders.policy(self.agent, loaded)
+        if self.given.resume:
+            builders.checkpoint_files().load_start(self._store.run_dir, self.policy)
+        self.learner = builders.learner(self.policy)
+        self.checkpoints = Checkpoints(builders, self._store.run_dir, self.policy, self.learner)
+        start = self._start()
+        self.learner.use_prompt(start.system_prompt)
+        if start.seed != self.given.seed:  # other random numbers and episodes from here on
+            self.policy.generator.manual_seed(self.given.seed)
+            self.learner.reseed(self.given.seed)
+        self._loading("making the environments")
+        self.rollout = builders.rollout(
+            self.agent, self.policy, seed=self.given.seed, emit=self.emit
+        )
+        self._exits.callback(self.rollout.close)
+        self.rollout.mode = self.given.mode
+        self.rollout.set_counters(
+            started=start.started,
+            episodes=start.episodes,
+            env_steps=start.env_steps,
+            dropped=start.dropped,
+        )
+        self.rollout.set_system_prompt(start.system_prompt, start.prompt_version)
+        builders.threads(self.policy, loaded)
+        self._keep_found()
+        self._take_up(start)
+        self._is_loaded = True
+        self._describe(start, model=loaded.name, device=str(loaded.device))
+        self.enter("rolling_out")
 
-    def _keep_found(self, parts: Parts) -> None:
-        """Write what the machine and the agent have decided into the run's settings: a resumed run does the same."""
-        config = self._config
-        history = config.history
-        if config.finds_history:
-            parts.policy.history = 0
+    def _loading(self, words: str) -> None:
+        self.emit(events.PhaseChanged(phase="loading", detail=words))
+
+    def _start(self) -> Counters:
+        """Where the run stands: as its checkpoint says, or at its beginning."""
+        if self.given.resume:
+            start = self.checkpoints.restore()
+            if self.checkpoints.note:
+                self.emitter.warn(self.checkpoints.note)
         else:
-            history = "all" if parts.policy.history is None else parts.policy.history
-        prompt = parts.rollout.system_prompt
-        self._keep(
+            start = Counters(seed=self.given.seed, system_prompt=self.agent.get_system_prompt())
+        return start.with_prompt(self.given.system_prompt)
+
+    def _keep_found(self) -> None:
+        """Write what the machine and the agent have decided into the run's settings: a resumed run does the same."""
+        history = self.given.history
+        if self.given.finds_history:
+            self.policy.history = 0
+        else:
+            history = "all" if self.policy.history is None else self.policy.history
+        prompt = self.rollout.system_prompt
+        self.keep(
             replace(
-                config,
+                self.given,
                 history=history,
-                system_prompt=None if prompt == parts.agent.get_system_prompt() else prompt,
+                system_prompt=None if prompt == self.agent.get_system_prompt() else prompt,
             )
         )
+        self.config = self.given
 
-    def _keep(self, config: RunConfig) -> None:
-        self._config = config
+    def keep(self, given: RunConfig) -> None:
+        """Take these as the settings without live changes, and write them into the run's folder."""
+        self.given = given
         with contextlib.suppress(OSError):  # then a resumed run finds it again
-            self._store.write_config(self._config)
+            self._store.write_config(given)
 
-    def _advance(self, run: Run) -> None:
-        if self._pauses_after_wheel and run.rollout.wheel.env is None:
-            self._pauses_after_wheel = False
-            self._pause(run)
-        if self.phase == "rolling_out":
+    def _take_up(self, start: Counters) -> None:
+        """Make the probes and counters, and live changes of an earlier session again.
+
+        Raises:
+            RunStoreError: the opponent cannot be what it was.
+        """
+        self.stopwatch = Stopwatch(self.clock, start.elapsed_s)
+        self.policy.on_reading = self._on_reading
+        self.policy_map = PolicyMapper(self.agent, self.policy, self.emit, self.clock)
+        self._action_probes = ActionProbes(self.agent, self.policy)
+        self._inspector = ReplyInspector(self.policy, self.learner, self.rollout)
+        describe = partial(described_return, self.agent)
+        self._episode_counter = EpisodeCounter(self.stopwatch, self.clock, start.episodes, describe)
+        self._episode_counter.begin_again(self.rollout.mode, self.rollout.prompt_version)
+        self.awaits_warm_start = start.awaits_warm_start
+        self.is_first_batch = self.learner.updates == 0
+        restored = changed(self.given, changes_to_restore(self.given, start.changed))
+        if restored.n_envs != self.given.n_envs:
+            self.rollout.resize(restored.n_envs)
+        live_settings.apply(self, restored)
+        self.begin_batch()
+        if start.generation == self.config.generation:
+            self.monitor = start.seen or self.monitor
+        if start.opponent is not None and self.rollout.opponent is not None:
             try:
-                self._play(run)
-            except _ReadingEnded:
-                # What asked for the end is still there, and is met next; an update that it broke off changed nothing.
-                self._leave_update()
-        elif self.phase == "paused":
-            self._probe_actions(run)
-            self._map_policy(run, at_once=True)
-            self.inbox.wait()
+                self.rollout.opponent.restore(start.opponent)
+            except ValueError as error:
+                run_dir = self.given.run_dir
+                raise RunStoreError(
+                    f"The earlier selves in the checkpoint of {run_dir!r} cannot be read ({error}): begin another run "
+                    f"with its weights, by --model {run_dir}."
+                ) from error
 
-    def _play(self, run: Run) -> None:
-        rollout = run.rollout
-        if run.limit_reached:
-            self._stop(run, evaluates=self._evaluates_end)
-            return
-        if rollout.awaits_person:
-            self._wait_for_person(run)
-            return
-        is_driven = rollout.wheel.env is not None
-        if self._is_followed or is_driven:
-            rollout.begin_episodes()
-            self._probe_actions(run)
-        began_at = self._clock()
-        left_s = self._turn_began_at + self._turn_s - began_at
-        if self._step_unit != "turn" and not is_driven and left_s > 0:
-            self._map_policy(run)
-            self.inbox.wait(left_s)
-            return
-        if run.step():
-            self._turn_began_at = began_at
-        if rollout.mode == "train":
-            self._collecting(*rollout.batch_progress)
-        ended = self._step_unit == "turn" and not rollout.awaits_person
-        if rollout.mode == "train" and rollout.batch_ready:
-            self._update(run)
-            ended = self._step_unit is not None
-        self._map_policy(run)
-        if ended:
-            self._pause(run)
+    def _describe(self, start: Counters, *, model: str, device: str) -> None:
+        """Emit what the run is, where it stands, and what may surprise."""
+        self.emit(
+            events.RunStarted(
+                agent=catalog.agent_name(self.config.agent),
+                env_id=self.agent.env_id,
+                model=model,
+                run_dir=self.config.run_dir,
+                seed=self.config.seed,
+                n_envs=self.config.n_envs,
+                mode=self.config.mode,
+                system_prompt=self.rollout.system_prompt,
+                prompt_version=self.rollout.prompt_version,
+                action_names=list(self.agent.action_names),
+                baselines=dict(self.agent.baselines),
+                return_unit=self.agent.return_unit,
+                device=device,
+                draws=self.rollout.draws,
+                episodes=start.episodes,
+                updates=self.learner.updates,
+                trained=self.builders.trained(self.policy),
+            )
+        )
+        self.policy_map.lay_out()
+        restored = changes_since(self.given, self.config)
+        if restored:
+            changes = {name: change.after for name, change in restored.items()}
+            self.emit_mark(events.SettingsChanged(changes=changes))
+        if not self.policy.chat.keeps_history:
+            self.emitter.warn(HISTORY_WARNING)
+        if self.limit_reached:
+            self.emitter.warn(
+                f"This run has played {self.limit_reached}, so it ends here; go on with it with a larger limit "
+                "(--minutes, --episodes)."
+            )
 
-    def _leave_update(self) -> None:
-        if self.phase == "updating":
-            self._enter("rolling_out")
+    # Playing
 
-    def _on_reading(self, done: int, total: int) -> None:
-        """Report how many prompts are read. Raises _ReadingEnded: the run is to end, and others are left."""
-        run = self.active_run
-        if run is None or run.policy_map.go_on():
-            return
-        if done == 0:
-            self._reading = self._emitter.progress("reading prompts")
-        self._reading(done, total)
-        is_playing = self.phase in ("rolling_out", "updating")
-        is_to_end = self._is_stop_requested() or bool(run.limit_reached)
-        if is_playing and done < total and is_to_end:
-            raise _ReadingEnded
-
-    def _wait_for_person(self, run: Run) -> None:
-        """Wait for a command; that is neither playing nor training, so the stopwatch stops."""
-        run.report_episodes()
-        self._map_policy(run, at_once=True)
-        run.stopwatch.run(False)
-        self.inbox.wait()
-        run.stopwatch.run(True)
-
-    def _update(self, run: Run) -> None:
-        run.report_episodes()
-        if not run.learner.updates and run.stopwatch.elapsed_s >= SLOW_S:
-            # The update of a large model takes long, too: whoever leaves during it finds the run again.
-            run.save_or_warn(requested=False)
-        self._enter("updating")
-        verdict = run.update(should_stop=lambda: self._should_end_update(run))
-        if run.given is not self._config:
-            self._keep(run.given)  # with what its first batch has decided
-        self._enter("rolling_out")
-        self._collecting = self._emitter.progress("collecting turns")
-        run.react_to_update(verdict)
+    @property
+    def limit_reached(self) -> str:
+        """The limit that the run has reached, in words; empty if it has reached none."""
+        limits = {
+            "s": (self.stopwatch.elapsed_s, self.config.minutes and self.config.minutes * 60),
+            "episodes": (self.rollout.episodes, self.config.episodes),
+        }
+        for unit, (played, limit) in limits.items():
+            if limit is not None and played >= limit:
+                return f"{played:,.0f} of {limit:,.0f} {unit}"
+        return ""
 
     @property
     def _is_followed(self) -> bool:
         """The run is slow enough for a person to read every event."""
         return self._step_unit is not None or self._turn_s > 0
 
-    def _should_end_update(self, run: Run) -> bool:
+    def _advance(self) -> None:
+        """Go on until commands can be handled again."""
+        if self._pauses_after_wheel and self.rollout.wheel.env is None:
+            self._pauses_after_wheel = False
+            self._pause()
+        if self.phase == "rolling_out":
+            self._play()
+        elif self.phase == "paused":
+            self._probe_actions()
+            self._map_policy(at_once=True)
+            self.inbox.wait()
+
+    def _play(self) -> None:
+        """One turn in every environment, and an update if that has filled the batch."""
+        rollout = self.rollout
+        if self.limit_reached:
+            self._stop(at_limit=True)
+            return
+        if rollout.awaits_person:
+            self._wait_for_person()
+            return
+        is_driven = rollout.wheel.env is not None
+        if self._is_followed or is_driven:
+            rollout.begin_episodes()
+            self._probe_actions()
+        began_at = self.clock()
+        left_s = self._turn_began_at + self._turn_s - began_at
+        if self._step_unit != "turn" and not is_driven and left_s > 0:
+            self._map_policy()
+            self.inbox.wait(left_s)
+            return
+        turns = rollout.spectator.turns
+        self._episode_counter.add(rollout.step())
+        self._end_slow_first_batch()
+        if self._episode_counter.is_due:
+            self.report_episodes()
+        if rollout.spectator.turns > turns:
+            self._turn_began_at = began_at
+        ended = self._step_unit == "turn" and not rollout.awaits_person
+        if rollout.mode == "train":
+            self._collecting(*rollout.batch_progress)
+            if rollout.batch_ready:
+                self._update()
+                ended = self._step_unit is not None
+        self._map_policy()
+        if ended:
+            self._pause()
+
+    def _end_slow_first_batch(self) -> None:
+        """Let a first batch that is played slowly end with the turns that it has, or a person waits for minutes."""
+        is_sized = bool(self.config.measured.get("ppo.batch_size", "given"))
+        played_s = self.stopwatch.elapsed_s - self.batch_began_s
+        if is_sized or not self.is_first_batch or played_s < FIRST_BATCH_S:
+            return
+        turns, wanted = self.rollout.batch_progress
+        self.rollout.batch_turns = min(max(turns, SMALLEST_BATCH), wanted)
+        self.rollout.cuts_episodes = self.config.ppo.has_critic
+
+    def _wait_for_person(self) -> None:
+        """Wait for a command; that is neither playing nor training, so the stopwatch stops."""
+        self.report_episodes()
+        self._map_policy(at_once=True)
+        self.stopwatch.run(False)
+        self.inbox.wait()
+        self.stopwatch.run(True)
+
+    def _update(self) -> None:
+        self.report_episodes()
+        if not self.learner.updates and self.stopwatch.elapsed_s >= SLOW_S:
+            # The update of a large model takes long, too: whoever leaves during it finds the run again.
+            self.save_or_warn(requested=False)
+        self.enter("updating")
+        verdict = training.update(self)
+        self.enter("rolling_out")
+        self._collecting = self.emitter.progress("collecting turns")
+        training.react(self, verdict)
+
+    def begin_batch(self) -> None:
+        self.batch_began_s = self.stopwatch.elapsed_s
+
+    def restart(self) -> None:
+        """Drop the batch and the episodes under way: all episodes of a batch are played by one distribution."""
+        self.rollout.restart()
+        self.begin_batch()
+
+    def report_episodes(self) -> None:
+        """Emit the episodes that ended since the last report."""
+        dropped = self.rollout.failures.dropped
+        for event in self._episode_counter.take_events(self.rollout.env_steps, dropped):
+            self.emit(event)
+
+    def emit_mark(self, event: events.Event) -> None:
+        """Emit an event from which on the recent returns, and their words, begin again."""
+        self._episode_counter.begin_again(self.rollout.mode, self.rollout.prompt_version)
+        self.emit(event)
+
+    def _on_reading(self, done: int, total: int) -> None:
+        """Report how many prompts are read. Raises _ReadingEnded: the run is to end, and others are left."""
+        if done == 0:
+            self._reading = self.emitter.progress("reading prompts")
+        self._reading(done, total)
+        is_playing = self.phase in ("rolling_out", "updating") and not self._is_ending
+        is_to_end = self.inbox.holds(commands.Stop) or bool(self.limit_reached)
+        if is_playing and done < total and is_to_end:
+            raise _ReadingEnded
+
+    def _probe_actions(self) -> None:
+        """Emit how probable each action is where the watched episode waits for a reply."""
+        waiting = self.rollout.pending_prompt()
+        if waiting is not None and (probed := self._action_probes.probe(waiting)) is not None:
+            self.rollout.spectator.observe(waiting.env, probed)
+
+    def _map_policy(self, *, at_once: bool = False, longest_s: float = math.inf) -> None:
+        """Go on with the policy map, unless a command waits."""
+        until = self.clock() + longest_s
+        self.policy_map.map(
+            self.rollout.system_prompt,
+            self.rollout.prompt_version,
+            self.learner.updates,
+            should_stop=lambda: self.inbox.holds() or self.clock() >= until,
+            at_once=at_once,
+        )
+
+    # Commands
+
+    def _handle_commands(self) -> None:
+        while not is_over(self.phase) and (command := self.inbox.take()) is not None:
+            self._handle(command)
+            if isinstance(command, commands.Step):
+                return  # or a second one would be swallowed
+
+    def should_end_update(self) -> bool:
         """True if the run should stop; a pause waits for the end of the update.
 
         Commands that change nothing of the run are handled at once.
@@ -296,42 +505,42 @@ class Session:
             commands.Watch,
             commands.SetPace,
             commands.DrawStates,
-            commands.WatchPolicyMap,
             commands.ProbeActions,
             commands.TakeWheel,
             commands.LetGo,
         ):
-            self._handle(command, run)
-        return self._is_stop_requested()
+            self._handle(command)
+        return self.inbox.holds(commands.Stop)
 
-    def _handle_commands(self, run: Run) -> None:
-        while not is_over(self.phase) and (command := self.inbox.take()) is not None:
-            self._handle(command, run)
-            if isinstance(command, commands.Step):
-                return  # or a second one would be swallowed
+    def should_end_evaluation(self) -> bool:
+        # A person at the table waits for the answer.
+        while command := self.inbox.take(commands.ProbeActions):
+            self._handle(command)
+        return self.inbox.holds(commands.Stop, commands.CancelEvaluation, commands.CancelWarmStart)
 
-    def _handle(self, command: AnyCommand, run: Run) -> None:
-        rollout = run.rollout
-        refusing = self._emitter.refusing
+    def should_end_warm_start(self) -> bool:
+        return self.inbox.holds(commands.Stop, commands.CancelWarmStart)
+
+    def _handle(self, command: AnyCommand) -> None:
+        rollout = self.rollout
+        refusing = self.emitter.refusing
         match command:
             case commands.Pause():
-                self._pause(run)
+                self._pause()
             case commands.Resume():
-                self._step_unit = None
                 self._pauses_after_wheel = False
                 self._leave_pause()
             case commands.Step(unit=unit):
-                self._step(unit, run)
+                self._step(unit)
             case commands.SetPace(turn_s=turn_s):
                 self._turn_s = turn_s
-                self._emit(events.PaceChanged(turn_s=turn_s))
+                self.emit(events.PaceChanged(turn_s=turn_s))
             case commands.Watch(env=env):
                 rollout.watch(env)
             case commands.TakeWheel():
                 with refusing("wheel", UsageError, EnvError):
                     rollout.take_wheel()
                     # The run waits at each turn of the person, so a step ends, and a pause until they let go.
-                    self._step_unit = None
                     self._pauses_after_wheel |= self.phase == "paused"
                     self._leave_pause()
             case commands.Act():
@@ -340,221 +549,246 @@ class Session:
             case commands.LetGo():
                 rollout.wheel.let_go()
             case commands.InspectTurn(episode=episode, turn=turn):
-                self._emit(run.inspector.inspect(episode, turn))
+                self.emit(self._inspector.inspect(episode, turn))
             case commands.DrawStates(on=on):
                 rollout.set_drawing(on)
-            case commands.WatchPolicyMap(on=on):
-                run.policy_map.watch(on=on)
             case commands.SetMode(mode=mode):
-                run.set_mode(mode)
+                self._set_mode(mode)
             case commands.SetSystemPrompt(system_prompt=prompt):
-                self._set_prompt(prompt, run)
+                self._set_prompt(prompt)
             case commands.ChangeSettings(changes=changes):
-                run.change(changes)
+                live_settings.change(self, changes)
             case commands.Evaluate():
-                self._evaluations(run).evaluate(command)
+                evaluations.evaluate(self, command)
             case commands.ComparePrompts():
-                self._evaluations(run).compare(command)
+                evaluations.compare(self, command)
             case commands.ProbeActions():
-                self._emit(run.action_probes.probe_conversation(command))
+                self.emit(self._action_probes.probe_conversation(command))
             case commands.WarmStart():
-                self._requested_warm_start(command, run)
+                with refusing("warm_start", UsageError, DemoFileError):
+                    data = training_data(self.agent, command.sft_data, command.method)
+                    self._warm_start(data, command.episodes)
             case commands.CancelEvaluation() | commands.CancelWarmStart() | commands.StartRun():
                 pass  # none is under way any more, or one is already
             case commands.SaveCheckpoint():
-                run.save_or_warn()
+                self.save_or_warn()
             case commands.RollBack():
-                run.roll_back("requested")
+                training.roll_back(self)
             case commands.Stop():
-                self._stop(run)
+                self._stop()
             case _:
                 assert_never(command)
 
-    def _pause(self, run: Run) -> None:
+    def _pause(self) -> None:
         self._step_unit = None
         if self.phase == "rolling_out":
-            run.report_episodes()
-            self._enter("paused")
+            self.report_episodes()
+            self.enter("paused")
 
     def _leave_pause(self) -> None:
+        self._step_unit = None
         if self.phase == "paused":
-            self._enter("rolling_out")
+            self.enter("rolling_out")
 
-    def _step(self, unit: Unit, run: Run) -> None:
-        if unit == "update" and run.rollout.mode != "train":
-            self._emitter.warn(
+    def _step(self, unit: Unit) -> None:
+        if unit == "update" and self.rollout.mode != "train":
+            self.emitter.warn(
                 "Nothing is trained in inference mode, so no update comes.", refused="step"
             )
             return
         self._step_unit = unit
         detail = f"one {unit}, then a pause"
         if self.phase == "paused":
-            self._enter("rolling_out", detail)
+            self.enter("rolling_out", detail)
         else:
-            self._emit(events.PhaseChanged(phase="rolling_out", detail=detail))
+            self.emit(events.PhaseChanged(phase="rolling_out", detail=detail))
 
-    def _set_prompt(self, prompt: str, run: Run) -> None:
-        """Use another prompt, with a map before it and one after it, both of the same weights."""
-        if run.policy_map.is_known_as_cheap:
-            self._map_policy(run, at_once=True)
-        run.set_prompt(prompt)
-        self._map_policy(run, at_once=True)
+    def _set_mode(self, mode: Mode) -> None:
+        if mode == "train" and self.rollout.mode != "train":
+            self.begin_batch()  # playing in between was not for the batch
+        self.rollout.mode = mode
+        self.emit_mark(events.ModeChanged(mode=mode))
 
-    def _probe_actions(self, run: Run) -> None:
-        """Emit how probable each action is where the watched episode waits for a reply."""
-        waiting = run.rollout.pending_prompt()
-        if waiting is not None and (probed := run.action_probes.probe(waiting)) is not None:
-            run.rollout.spectator.observe(waiting.env, probed)
+    def _set_prompt(self, prompt: str) -> None:
+        """Use another prompt from the next reset on, with a map before it and one after it of the same weights."""
+        if self.policy_map.is_cheap:
+            self._map_policy(at_once=True)
+        version = self.rollout.prompt_version + 1
+        self.rollout.set_system_prompt(prompt, version)
+        self.monitor = CollapseMonitor()
+        self.emit_mark(events.PromptChanged(prompt_version=version, system_prompt=prompt))
+        if self.learner.use_prompt(prompt):
+            self.opponent_begins_anew()
+            self.restart()
+        self._map_policy(at_once=self.policy_map.is_cheap)
 
-    def _map_policy(
-        self, run: Run, *, at_once: bool = False, should_stop: Callable[[], bool] | None = None
-    ) -> None:
-        run.policy_map.map(
-            run.rollout.system_prompt,
-            run.rollout.prompt_version,
-            run.learner.updates,
-            should_stop=should_stop or self._should_end_map,
-            at_once=at_once,
-        )
+    def opponent_begins_anew(self) -> None:
+        """Earlier selves are those of the policy that goes on."""
+        if self.rollout.opponent is not None:
+            self.rollout.opponent.begin_anew()
 
-    def _should_end_map(self) -> bool:
-        """The run is to end, or somebody has opened or closed the map."""
-        return self.inbox.holds(commands.Stop, commands.WatchPolicyMap)
+    def _warm_start(self, data: TrainingData, episodes: int = 0) -> None:
+        """Train on demonstrations, then go on where the run was; evaluate with `episodes` before and after.
 
-    def _evaluations(self, run: Run) -> Evaluations:
-        return Evaluations(
-            run=run,
-            builders=self._builders,
-            emitter=self._emitter,
-            inbox=self.inbox,
-            clock=self._clock,
-            log_path=self._store.log_path,
-            enter=self._enter,
-            should_stop=lambda: self._should_end_evaluation(run),
-        )
-
-    def _requested_warm_start(self, command: commands.WarmStart, run: Run) -> None:
-        try:
-            data = training_data(run.agent, command.sft_data, command.method)
-        except (UsageError, DemoFileError) as error:
-            self._emitter.warn(f"No warm start: {error}", refused="warm_start")
-        else:
-            self._warm_start(run, data, command.episodes)
-
-    def _warm_start(self, run: Run, data: TrainingData, episodes: int = 0) -> None:
-        """Train on demonstrations, then go on where the run was; evaluate with `episodes` before and after."""
-        facts = training_facts(data, run.agent, run.rollout.system_prompt)
-        self._emit(facts)
+        Raises:
+            UsageError: there is too little memory; nothing was changed.
+        """
+        facts = training_facts(data, self.agent, self.rollout.system_prompt)
+        self.emit(facts)
         for doubt in doubts(facts, data.method):
-            self._emitter.warn(doubt)
-        evaluations = self._evaluations(run)
-        played_before = evaluations.around_warm_start(episodes) if episodes else None
-        if self._is_warm_start_cancelled():
-            self._emitter.warn(
+            self.emitter.warn(doubt)
+        before = evaluations.around_warm_start(self, episodes)
+        if self.should_end_warm_start():
+            self.emitter.warn(
                 "The warm start was cancelled; nothing was trained.", refused="warm_start"
             )
             return
-        run.report_episodes()
-        detail = "loading TRL, which takes some seconds" if run.policy.narrow is None else ""
-        before = self._enter("warm_starting", detail)
+        self.report_episodes()
+        detail = "loading TRL, which takes some seconds" if self.policy.narrow is None else ""
+        phase = self.enter("warm_starting", detail)
         try:
-            try:
-                run.warm_start(data, self._builders, self._is_warm_start_cancelled)
-            except UsageError as error:  # there is too little memory, and nothing was changed
-                if not self._is_attended:
-                    raise
-                self._emitter.warn(f"No warm start: {error}", refused="warm_start")
-                return
-            self._map_policy(run)  # before an evaluation is made, which takes longer
+            training.warm_start(self, data)
+            self._map_policy()  # before an evaluation is made, which takes longer
         finally:
-            self._enter(before)
-        if played_before is None or self._is_warm_start_cancelled():
+            self.enter(phase)
+        if before is None or self.should_end_warm_start():
             return
-        played_after = evaluations.around_warm_start(episodes)
-        if played_after is not None:
-            self._emit(events.WarmStartEvaluated(before=played_before, after=played_after))
+        after = evaluations.around_warm_start(self, episodes)
+        if after is not None:
+            self.emit(events.WarmStartEvaluated(before=before, after=after))
 
-    def _is_warm_start_cancelled(self) -> bool:
-        return self.inbox.holds(commands.Stop, commands.CancelWarmStart)
+    # Checkpoints and the end
 
-    def _is_stop_requested(self) -> bool:
-        return self.inbox.holds(commands.Stop)
+    def _counters(self) -> Counters:
+        rollout = self.rollout
+        return Counters(
+            seed=self.config.seed,
+            episodes=rollout.episodes,
+            env_steps=rollout.env_steps,
+            dropped=rollout.failures.dropped,
+            elapsed_s=self.stopwatch.elapsed_s,
+            system_prompt=rollout.system_prompt,
+            prompt_version=rollout.prompt_version,
+            changed=changes_since(self.given, self.config),
+            generation=self.config.generation,
+            seen=self.monitor,
+            started=rollout.started,
+            opponent=None if rollout.opponent is None else rollout.opponent.state(),
+            awaits_warm_start=self.awaits_warm_start,
+        )
 
-    def _should_end_evaluation(self, run: Run) -> bool:
-        # A person at the table waits for the answer.
-        while command := self.inbox.take(commands.ProbeActions):
-            self._handle(command, run)
-        return self.inbox.holds(commands.Stop, commands.CancelEvaluation, commands.CancelWarmStart)
+    @property
+    def has_news(self) -> bool:
+        """True if anything was played or changed since the last checkpoint."""
+        return self.checkpoints.has_news(self._counters())
 
-    def _stop(self, run: Run, *, evaluates: bool = False) -> None:
-        run.report_episodes()
-        if run.policy_map.is_known_as_cheap:
-            until = self._clock() + CHEAP_S
-            self._map_policy(run, at_once=True, should_stop=lambda: self._clock() >= until)
-        finished = self._finished(run)
-        if evaluates:  # the policy that the run ends with
-            config = self._config
+    def save(self) -> None:
+        """Write a checkpoint. Raises RunStoreError: it cannot be written."""
+        self.checkpoints.save(self._counters())
+        self.emit(events.CheckpointSaved(update=self.learner.updates))
+
+    def save_or_warn(
+        self,
+        *,
+        requested: bool = True,
+        then: str = f"The run goes on, and tries again every {RETRY_S:.0f} s.",
+    ) -> None:
+        """Write a checkpoint; a full disk does not end a run that can go on.
+
+        Where it was `requested`, every failure is warned of, and not only the first one; `then` is what follows.
+        """
+        was_failing = self.checkpoints.is_failing
+        self.report_episodes()  # a resumed run counts from here
+        try:
+            self.save()
+        except RunStoreError as error:
+            log.exception("no checkpoint")
+            if requested or not was_failing:
+                self.emitter.warn(f"{error} {then}", refused="checkpoint", unwritten=True)
+        else:
+            if was_failing:
+                self.emitter.warn("A checkpoint could be written again.")
+
+    def _stop(self, *, at_limit: bool = False) -> None:
+        """End the run with a map, a checkpoint and, at its limit, an evaluation of its last policy."""
+        self._is_ending = True
+        self.report_episodes()
+        if at_limit or self.policy_map.is_cheap:
+            self._map_policy(at_once=True, longest_s=LAST_MAP_S)
+        self.rollout.emit_corrections()
+        self._save_last()
+        counters = self._counters()
+        if at_limit and self._evaluates_end:
+            config = self.given
             final = commands.Evaluate(
                 episodes=config.final_episodes, greedy=False, limit_s=config.final_s
             )
-            self._evaluations(run).evaluate(final)
-        self._enter("stopped")
-        self._emit(finished)
+            evaluations.evaluate(self, final)
+        self.enter("stopped")
+        self.emit(
+            events.RunFinished(
+                episodes=counters.episodes,
+                env_steps=counters.env_steps,
+                updates=self.learner.updates,
+                elapsed_s=counters.elapsed_s,
+            )
+        )
 
-    def _finished(self, run: Run) -> events.RunFinished:
-        """The end of the run, after its last checkpoint; a full disk is waited for.
+    def _save_last(self) -> None:
+        """Write the last checkpoint, if there is anything new; a full disk is waited for.
 
         Raises:
             RunStoreError: `ATTEMPTS` failed, or a second stop was requested.
         """
-        waits = ATTEMPTS
-        while True:
+        for attempt in range(ATTEMPTS + 1):
+            if not self.has_news:
+                return
             try:
-                return run.finish()
+                self.save()
             except RunStoreError as error:
-                if not waits:
+                if attempt == 0:
+                    waited = "The last checkpoint waits for space; stop again to end without it."
+                    self.emitter.warn(f"{error} {waited}", refused="checkpoint", unwritten=True)
+                self.inbox.wait(RETRY_S)
+                is_last = attempt == ATTEMPTS or isinstance(self.inbox.take(), commands.Stop)
+                if is_last:
                     raise RunStoreError(
                         f"{error} What was learnt since the checkpoint before it is lost."
                     ) from error
-                if waits == ATTEMPTS:
-                    waited = "The last checkpoint waits for space; stop again to end without it."
-                    self._emitter.warn(f"{error} {waited}", refused="checkpoint", unwritten=True)
-                self.inbox.wait(RETRY_S)
-                waits -= 1
-                if isinstance(self.inbox.take(), commands.Stop):
-                    waits = 0
 
     def _fail(self, error: Exception) -> None:
         log.error("the session failed", exc_info=error)
         self.error = error
-        run = self.active_run
-        if run is not None:
-            for save in (run.rollout.emit_corrections, run.rescue):
+        if self._is_loaded:
+            for save in (self.rollout.emit_corrections, self._rescue):
                 try:
                     save()
                 except Exception:  # a device that is lost answers no more
                     log.exception("not all was saved")
         if not is_over(self.phase):
-            self._enter("failed")
-        self._emit(session_failed(error, self._store.log_path))
+            self.enter("failed")
+        self.emit(session_failed(error, self._store.log_path))
 
-    def _enter(self, phase: events.Phase, detail: str = "") -> events.Phase:
-        """Enter a phase; returns the one before it."""
+    def _rescue(self) -> None:
+        """Write a checkpoint before the run ends by a failure, unless that would keep weights that are not finite."""
+        self.report_episodes()
+        if self.has_news and self.policy.is_finite:
+            self.save_or_warn(
+                requested=False, then="What was learnt since the one before it is lost."
+            )
+
+    def enter(self, phase: events.Phase, detail: str = "") -> events.Phase:
+        """Enter a phase; the one before it."""
         before = self.phase
-        self.phase = entered(self.phase, phase)
-        if self.active_run is not None:
-            self.active_run.stopwatch.run(phase in ("rolling_out", "updating"))
-        self._emit(events.PhaseChanged(phase=phase, detail=detail))
+        if phase not in _AFTER[before]:
+            raise LlamaGymError(
+                f"A session cannot go from {before} to {phase}; this is a fault of the program: report it."
+            )
+        self.phase = phase
+        if self._is_loaded:
+            self.stopwatch.run(phase in ("rolling_out", "updating"))
+        self.emit(events.PhaseChanged(phase=phase, detail=detail))
         return before
-
-
-def entered(now: events.Phase, then: events.Phase) -> events.Phase:
-    """The phase `then`, if it may follow `now`. Raises LlamaGymError: it may not, and the session tried to."""
-    if then not in _AFTER[now]:
-        raise LlamaGymError(
-            f"A session cannot go from {now} to {then}; this is a fault of the program: report it."
-        )
-    return then
 
 
 def is_over(phase: events.Phase) -> bool:

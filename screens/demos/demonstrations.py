@@ -14,7 +14,7 @@ from textual.screen import Screen
 from textual.widgets import DataTable, Static
 
 from llamagym_tui.demos import files as demo_files
-from llamagym_tui.demos.demonstration import Demonstration, readable
+from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.demos.faults import faults
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.agent_base import AgentBase
@@ -197,9 +197,7 @@ def read_rows(path: Path, agent: AgentBase) -> list[EpisodeRow]:
     for fault in faults(lines, agent):
         found.setdefault(fault.line, []).append(fault.sentence)
     return [
-        EpisodeRow(
-            line.number, line.content, readable(line.content), tuple(found.get(line.number, ()))
-        )
+        EpisodeRow(line.number, line.content, line.demo, tuple(found.get(line.number, ())))
         for line in lines
     ]
 

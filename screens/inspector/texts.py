@@ -81,11 +81,8 @@ def headline(inspection: Inspection, episode: int, turn: int, *, is_live: bool) 
             awaited = "requested; the trainer answers between two steps."
         return f"{name}: {why_not or awaited}"
     policies = f"sampled by policy {found.sampled_by:,}, now policy {found.policy:,}"
-    loss = f"{found.with_loss:,} of {found.conversation:,} tokens carry loss"
-    if found.with_loss != found.sampled:
-        loss += f", but {found.sampled:,} should: this is a fault of ours"
     old = f"\nThese figures are of policy {found.policy:,}. {why_not}" if why_not else ""
-    return f"{name}, {policies}: {_verdict(found)} {loss}.{old}"
+    return f"{name}, {policies}: {_verdict(found)}{old}"
 
 
 def _verdict(found: TurnInspected) -> str:

@@ -199,7 +199,7 @@ class PlaygroundScreen(Fitted[None]):
             "d",
             "app.demonstrations",
             "Demonstrations",
-            tooltip="Browse, edit and delete recorded episodes.",
+            tooltip="Browse and delete recorded episodes.",
             id="demonstrations",
             show=False,
         ),

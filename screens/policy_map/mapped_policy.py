@@ -82,11 +82,13 @@ def best_policy(layout: PolicyMapLaidOut) -> MappedPolicy:
 
 
 def changed_choices(before: MappedPolicy, after: MappedPolicy) -> frozenset[Spot]:
-    """The cells of one layout in which another action became the most probable."""
-    if before.layout is not after.layout or before.mapped is None:
+    """The cells of one layout, known before, in which another action became the most probable."""
+    if before.layout is not after.layout:
         return frozenset()
     return frozenset(
-        spot for spot, cell in after.cells.items() if before.cells[spot].choice != cell.choice
+        spot
+        for spot, cell in after.cells.items()
+        if before.cells[spot].choice not in (None, cell.choice)
     )
 
 

@@ -1,7 +1,4 @@
-"""The policy map screen (key `g`): the policy in every state that its agent lists, against the best actions.
-
-The trainer computes maps more often while this screen is open.
-"""
+"""The policy map screen (key `g`): the policy in every state that its agent lists, against the best actions."""
 
 from textual import on
 from textual.app import ComposeResult
@@ -9,13 +6,10 @@ from textual.binding import Binding
 from textual.content import Content
 from textual.widgets import Static
 
-from llamagym_tui.protocol.commands import WatchPolicyMap
-from llamagym_tui.protocol.events import RunStarted
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.policy_map.drawing import best_name, describe, legend
 from llamagym_tui.screens.policy_map.grid import PolicyGrid
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy, best_policy
-from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.fitted import Fitted, TooSmall
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.run_header import RunHeader
@@ -73,7 +67,6 @@ class PolicyMapScreen(Fitted[None]):
     def __init__(self, state: RunState) -> None:
         super().__init__()
         self._state = state
-        self._watched_run: RunStarted | None = None
         self._back = 0
         """The number of maps between the shown one and the newest."""
         self._shows_best = False
@@ -94,10 +87,6 @@ class PolicyMapScreen(Fitted[None]):
     def show(self, state: RunState) -> None:
         self._state = state
         self.query_one(RunHeader).show(state)
-        is_new_run = self._watched_run is not state.run
-        if state.live and state.run is not None and state.map_layout and is_new_run:
-            self._watched_run = state.run  # A restarted trainer does not know that the map is open.
-            self._watch(True)
         self._show_map()
 
     def _show_map(self) -> None:
@@ -152,13 +141,7 @@ class PolicyMapScreen(Fitted[None]):
         self._show_map()
 
     def action_back(self) -> None:
-        if self._watched_run is not None:
-            self._watch(False)
         self.dismiss()
-
-    def _watch(self, on: bool) -> None:
-        # A dismissed screen posts nothing.
-        self.app.post_message(CommandAsked(WatchPolicyMap(on=on)))
 
 
 def why_not_yet(state: RunState) -> str:

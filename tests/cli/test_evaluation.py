@@ -149,8 +149,9 @@ class Side:
 
     def __init__(self, config: RunConfig, progress: Progress, other: Side | None = None) -> None:
         self.config, self.agent, self.prompt = config, BlackjackAgent(), config.system_prompt
+        self.policy = SimpleNamespace(generation=None)
 
-    def play(self, episodes: int, greedy: bool, *, seed: int, ended: list[EpisodeCounts]) -> bool:
+    def play(self, *, episodes: int, greedy: bool, seed: int, ended: list[EpisodeCounts]) -> bool:
         is_a = self.prompt == "Own."
         self.plays.append(("A" if is_a else "B", episodes, greedy, seed))
         for number in range(episodes):
@@ -214,7 +215,7 @@ def test_games_are_counted_for_a_on_equal_seeds_with_sides_swapped(
 ) -> None:
     played: list[tuple[Any, ...]] = []
 
-    def play(episodes: int, greedy: bool, shown: Any, **options: Any) -> None:
+    def play(episodes: int, **options: Any) -> None:
         begins = options["env"]["begins"]
         played.append((episodes, options["seed"], begins, options["held_out"]))
         options["ended"] += [EpisodeCounts(episode_return=each) for each in RETURNS[begins]]

@@ -124,7 +124,7 @@ def test_train_hands_its_options_to_the_session(headless: Headless, tmp_path: Pa
             str(prompt),
             "--json",
         ),
-        *("--run-dir", str(tmp_path / "run"), "--set", "on_collapse=rollback"),
+        *("--run-dir", str(tmp_path / "run"), "--set", "max_turns=9"),
     )
     assert result.exit_code == 0, result.stderr
     [(config, options)] = headless.calls
@@ -139,7 +139,7 @@ def test_train_hands_its_options_to_the_session(headless: Headless, tmp_path: Pa
         threads=2,
         mode="inference",
         system_prompt="Hit below 13.",
-        on_collapse="rollback",
+        max_turns=9,
         measured={name: "" for name in fakes.MEASURED_OF_HEAD if name != "n_envs"},
         **fakes.HEAD_ALONE,
     )

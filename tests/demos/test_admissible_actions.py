@@ -11,6 +11,7 @@ import pytest
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import Demonstration, decode, encode
 from llamagym_tui.demos.expert_play import expert_episodes
+from llamagym_tui.demos.faults import check
 from llamagym_tui.protocol.events import (
     EpisodeCorrected,
     EpisodeFinished,
@@ -42,13 +43,13 @@ def test_a_line_without_admissible_actions_is_of_an_older_version_and_good(
     old = msgspec.structs.replace(demo, admissible=[])
     assert b"admissible" not in encode(old)
     demo_files.append(tmp_path / "old.jsonl", old)
-    assert demo_files.check(tmp_path / "old.jsonl", CommandAgent()) == []
+    assert check(tmp_path / "old.jsonl", CommandAgent()) == []
     assert [message.get("actions") for message in old.lesson] == [None] * 7
 
 
 def test_a_wrong_number_of_sets_is_a_fault(demo: Demonstration, tmp_path: Path):
     demo_files.append(tmp_path / "short.jsonl", msgspec.structs.replace(demo, admissible=SETS[:2]))
-    (fault,) = demo_files.check(tmp_path / "short.jsonl", CommandAgent())
+    (fault,) = check(tmp_path / "short.jsonl", CommandAgent())
     assert fault.sentence == "There are 2 turns with admissible actions but 3 actions."
 
 

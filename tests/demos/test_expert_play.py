@@ -14,6 +14,7 @@ from llamagym_tui.cli.main import app
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.demos.expert_play import expert_episodes
+from llamagym_tui.demos.faults import check
 from llamagym_tui.errors import UsageError
 from llamagym_tui.setup import catalog
 
@@ -60,7 +61,7 @@ def test_a_file_that_ships_is_what_its_command_gives(path: Path, most: int | Non
         pytest.skip(needed)
     agent = catalog.find_agent(path.stem)()
     shipped = demo_files.read(path)
-    assert demo_files.check(path, agent) == []
+    assert check(path, agent) == []
     assert path.stat().st_size < 400_000
     assert f"| `{path.name}` | {len(shipped)} |" in (path.parent / "README.md").read_text(
         encoding="utf-8"

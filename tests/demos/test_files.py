@@ -17,7 +17,7 @@ from filelock import FileLock
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import Demonstration, encode
-from llamagym_tui.demos.faults import Fault
+from llamagym_tui.demos.faults import Fault, check
 from llamagym_tui.errors import DemoFileError
 from llamagym_tui.game.agent_base import prompt_sha256
 from llamagym_tui.game.chat import assistant, system, user
@@ -77,7 +77,7 @@ def test_numbers_of_numpy_become_plain_ones(path: Path) -> None:
         path, a_demo(actions=[np.int64(1), np.int64(0)], rewards=[np.float32(0.5), 0.5])
     )
     assert demo_files.read(path)[0].actions == [1, 0]
-    assert demo_files.check(path) == []
+    assert check(path) == []
 
 
 @pytest.mark.parametrize("changes", [{"actions": [object(), 0]}, {"rewards": [float("nan"), 1.0]}])
@@ -159,7 +159,7 @@ def test_a_file_that_is_not_there_is_refused(path: Path) -> None:
 def test_a_good_file_has_no_faults(path: Path) -> None:
     demo_files.append(path, a_demo(seed=1))
     demo_files.append(path, a_demo(seed=2))
-    assert demo_files.check(path, BlackjackAgent()) == []
+    assert check(path, BlackjackAgent()) == []
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_good_file_has_no_faults(path: Path) -> None:
 def test_a_line_that_is_no_object_is_a_fault(path: Path, content: bytes, sentence: str) -> None:
     path.parent.mkdir()
     path.write_bytes(content)
-    (fault,) = demo_files.check(path)
+    (fault,) = check(path)
     assert sentence in fault.sentence
     assert fault.line == (1 if content.strip() else 0)
 
@@ -260,7 +260,7 @@ def test_a_demonstration_that_does_not_add_up_is_a_fault(
 ) -> None:
     path.parent.mkdir()
     write_line(path, **changes)
-    faults = demo_files.check(path)
+    faults = check(path)
     assert any(sentence in fault.sentence for fault in faults), faults
     assert all(fault.line == 1 for fault in faults)
 
@@ -269,13 +269,13 @@ def test_an_episode_that_is_there_twice_is_a_fault_of_the_later_line(path: Path)
     for seed in (1, 2, 1, 1):
         demo_files.append(path, a_demo(seed=seed))
     sentence = "This is the same episode as in line 1."
-    assert demo_files.check(path) == [Fault(3, sentence), Fault(4, sentence)]
+    assert check(path) == [Fault(3, sentence), Fault(4, sentence)]
 
 
 def test_a_reply_that_does_not_name_its_action_is_a_fault(path: Path) -> None:
     messages = [*a_demo().messages[:3], user("Your total: 20."), assistant("Hm.")]
     demo_files.append(path, a_demo(messages=messages, actions=[0, 0]))
-    assert [fault.sentence for fault in demo_files.check(path, BlackjackAgent())] == [
+    assert [fault.sentence for fault in check(path, BlackjackAgent())] == [
         "Turn 1: the reply says 1, but the action was 0.",
         "Turn 2: the agent reads no action in the reply.",
     ]

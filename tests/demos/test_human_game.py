@@ -16,6 +16,7 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.tic_tac_toe import TicTacToeAgent
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import Demonstration
+from llamagym_tui.demos.faults import check
 from llamagym_tui.demos.files import DemoWriter
 from llamagym_tui.demos.human_game import HumanGame, MatchAgainstModel
 from llamagym_tui.errors import ActionParseError, EnvError
@@ -249,7 +250,7 @@ def test_a_persons_keys_follow_the_actions_of_each_turn_which_are_recorded(tmp_p
     assert [
         message.get("actions") for message in demo.lesson if message["role"] == "user"
     ] == played
-    assert demo_files.check(game.writer.path, CommandAgent()) == []
+    assert check(game.writer.path, CommandAgent()) == []
 
 
 def test_a_key_means_the_same_action_whatever_else_is_masked():

@@ -95,7 +95,7 @@ def play(
         config, RunStore.create(config), command_queue, sinks=[seen.append], builders=builders
     )
     assert session.run() == "stopped", session.error
-    builders.weights.append(digest(session.active_run.policy))  # type: ignore[union-attr]
+    builders.weights.append(digest(session.policy))
     return builders, seen
 
 

@@ -79,9 +79,6 @@ def told(episode: int, turn: int, **changes: object) -> TurnInspected:
         "policy": 40,
         "clip_range": 0.2,
         "tokens": TOKENS,
-        "conversation": 58,
-        "with_loss": 4,
-        "sampled": 4,
         **changes,
     }
     return TurnInspected(episode=episode, turn=turn, **fields)  # type: ignore[arg-type]

@@ -30,7 +30,6 @@ from llamagym_tui.protocol.commands import (
     TakeWheel,
     WarmStart,
     Watch,
-    WatchPolicyMap,
 )
 from llamagym_tui.protocol.events import (
     ActionAwaited,
@@ -41,7 +40,6 @@ from llamagym_tui.protocol.events import (
     ModeChanged,
     PaceChanged,
     PhaseChanged,
-    PolicyMapWatched,
     PromptChanged,
     PromptsCompared,
     RolledBack,
@@ -85,7 +83,6 @@ ANSWERS: list[tuple[AnyCommand, AnyEvent]] = [
     (SetSystemPrompt(system_prompt="Win."), PromptChanged(prompt_version=2, system_prompt="Win.")),
     (SetPace(turn_s=1.5), PaceChanged(turn_s=1.5)),
     (Watch(env=2), WatchChanged(env=2)),
-    (WatchPolicyMap(on=True), PolicyMapWatched(on=True)),
     (InspectTurn(episode=31, turn=1), told(31, 1)),
     (Evaluate(episodes=10), EVALUATED),
     (Evaluate(episodes=10), CANCELLED),

@@ -65,7 +65,7 @@ def test_a_fall_is_measured_in_standard_errors_of_both_means() -> None:
     steady = {"mean_return": -0.125}
     assert last_of(monitor_after(10, **steady), 10, mean_return=-0.125 - 0.078125) == Verdict()
     verdict = last_of(monitor_after(10, **steady), 10, mean_return=-0.125 - 0.09375)
-    assert verdict == Verdict("warning", "The mean return fell from -0.125 to -0.219.")
+    assert verdict.reason == "The mean return fell from -0.125 to -0.219."
     # Where episodes share seeds so that they say half as much, six errors are 0.12.
     shared = {"design_effect": 2.0}
     fallen = last_of(monitor_after(10, **steady, **shared), 10, mean_return=-0.21875, **shared)
@@ -108,12 +108,13 @@ def test_a_fall_with_parse_failures_is_a_collapse() -> None:
     "changes",
     [{"policy_loss": math.nan}, {"value_loss": math.inf}, {"skipped_steps": 3, "grad_norm": 0.0}],
 )
-def test_broken_numbers_are_a_warning_once_and_a_collapse_twice(changes: dict[str, Any]) -> None:
+def test_broken_numbers_are_a_collapse_that_is_reported_once(changes: dict[str, Any]) -> None:
     monitor = monitor_after(3)
-    found = [monitor.judge(figures(**each)).level for each in (changes, {}, changes, changes)]
-    assert found == ["warning", "quiet", "warning", "collapsed"]
+    found = [monitor.judge(figures(**each)) for each in (changes, {}, changes)]
+    assert [verdict.level for verdict in found] == ["collapsed", "quiet", "collapsed"]
+    assert [verdict.is_new for verdict in found] == [True, False, False]
     monitor.rolled_back()
-    assert monitor.judge(figures(**changes)).level == "warning"
+    assert monitor.judge(figures(**changes)).is_new
 
 
 def test_after_a_roll_back_the_best_is_remembered_and_the_fall_is_not() -> None:

@@ -191,7 +191,7 @@ def test_two_prompts_are_compared_on_the_same_seeds_until_the_interval_is_narrow
     stage.session.run()
     (found,) = stage.of(PromptsCompared)
     # Differences of 0 and 1 in turn: variance 0.25 · 256/255; 1.1 times what ±0.05 takes are 424.3 pairs.
-    first = EVALUATION_SEED + stage.session._config.seed
+    first = EVALUATION_SEED + stage.session.config.seed
     played = [
         (each["system_prompt"], each["episodes"], each["seed"] - first)
         for each in stage.builders.made["evaluations"]

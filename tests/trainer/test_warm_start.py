@@ -165,6 +165,6 @@ def test_a_faulty_file_requested_during_a_run_is_refused_with_its_line(
     assert stage.session.run() == "stopped"
     (warning,) = stage.of(WarningRaised)
     assert warning.message.startswith(
-        f"No warm start: {file}, line 4: The return is given as 1, but the rewards add"
+        f"{file}, line 4: The return is given as 1, but the rewards add"
     )
     assert stage.of(WarmStartFinished) == []

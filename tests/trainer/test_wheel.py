@@ -11,6 +11,7 @@ import pytest
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import Demonstration
+from llamagym_tui.demos.faults import check
 from llamagym_tui.protocol.commands import (
     Act,
     AnyCommand,
@@ -165,7 +166,7 @@ def test_a_corrected_episode_is_recorded_with_what_the_model_would_have_replied(
     )
     assert demo.replaced_replies == {1: HIT}
     assert b'"replaced_replies":{"1":"{\\"action\\": 1}"}' in path.read_bytes()
-    assert demo_files.check(path, BlackjackAgent()) == []
+    assert check(path, BlackjackAgent()) == []
 
 
 def test_only_the_persons_turns_of_a_correction_are_trained_on(tmp_path, monkeypatch) -> None:

@@ -1,6 +1,8 @@
-"""The policy map of a run: the agent's states laid out once, and the policy scored on all of them now and then.
+"""The policy map of a run: the agent's states laid out once, and the policy scored on all of them again and again.
 
-Maps take `SHARES` of the time since the last one. What is longer is given up between two pieces, unless somebody looks.
+States are scored in pieces between two turns, so a model that reads slowly plays on meanwhile. The first map under a
+prompt may take `FIRST_SHARE` of the time and is emitted piece by piece; each later one may take `SHARE`, and is emitted
+whole. If weights move before a map is whole, its states are of several updates, and another map follows.
 """
 
 import logging
@@ -15,33 +17,26 @@ from llamagym_tui.errors import RAISED, described
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import NO_INFO, expert_action, observation_text
 from llamagym_tui.game.pictures import Landmark, Panel, PolicyMap
-from llamagym_tui.protocol.events import (
-    PolicyMapLaidOut,
-    PolicyMapped,
-    PolicyMapWatched,
-)
+from llamagym_tui.protocol.events import Event, PolicyMapLaidOut, PolicyMapped
 from llamagym_tui.protocol.map_layout import MapCell, MapPanel
 from llamagym_tui.settings import GenerationConfig
-from llamagym_tui.trainer.event_sinks import Sink
 
-REST_S = {True: 1.0, False: 10.0}
-"""Seconds between two maps at least: while somebody looks, and while nobody does."""
-SHARES = {True: 0.25, False: 0.03}
-"""Share of the time that maps may take."""
+REST_S = 3.0
+"""Seconds between two maps at least."""
+FIRST_SHARE = 0.5
+"""Share of the time that the first map under a prompt may take."""
+SHARE = 0.1
+"""Share of the time that later maps may take."""
+SLICE_S = 0.5
+"""Seconds after which the rest of a map waits for the next turn."""
 CHEAP_S = 2.0
-"""Seconds that a map may take whoever looks."""
-AT_ONCE = 64
-"""States in one piece; between two of them the map can be given up."""
+"""Seconds of a map that nobody notices."""
+AT_ONCE = 16
+"""States in one piece."""
 MOST_STATES = 2_000
 MOST_CHARACTERS = 200_000
-"""Characters that the texts of all states have together, at most."""
-Progress = Callable[[int, int], None]
-"""Is told how much is done, and of how much."""
+"""Characters of all states together, at most."""
 log = logging.getLogger(__name__)
-
-
-class _GivenUp(Exception):
-    """A map is not computed to its end."""
 
 
 class PolicyMapper:
@@ -51,30 +46,29 @@ class PolicyMapper:
         self,
         agent: AgentBase,
         policy: Policy,
-        emit: Sink,
+        emit: Callable[[Event], object],
         clock: Callable[[], float],
-        progress: Callable[[str], Progress] = lambda doing: lambda done, total: None,
     ) -> None:
-        """A map that was not laid out; `progress` begins to report something long, by its name."""
-        self._progress = progress
-        self._should_stop: Callable[[], bool] | None = None
-        """Gives up the map that is being computed; None: no map is."""
         self._agent = agent
         self._policy = policy
         self._emit = emit
         self._clock = clock
         self._states: list[str] = []
         """Text of each state, panel by panel, row by row."""
-        self._watched = False
-        """Somebody looks at the map."""
-        self._ended_at: float | None = None
-        """When the last map was emitted or given up. None: one is due."""
-        self._took_s = 0.0
-        """Seconds that the last map took, or would have taken."""
-        self._version = -1
-        """The policy's version when the last map was made."""
         self._conditions: tuple[GenerationConfig, int] | None = None
-        """Sampling and version of the prompt of the last map. None: no map was made."""
+        """Sampling and version of the prompt of the last map. None: no map was begun."""
+        self._version: int | None = None
+        """The policy's version in the last whole map. None: there is none under these conditions."""
+        self._begun_by: int | None = None
+        """The policy's version at the beginning of the map under way."""
+        self._shares: list[list[float]] = []
+        """The map under way."""
+        self._took_s = 0.0
+        """Seconds that the map under way has taken."""
+        self._next_at = -math.inf
+        """When to go on, by the clock."""
+        self.is_cheap = False
+        """The last map took no time that anybody noticed."""
 
     def lay_out(self) -> None:
         """Emit the layout; nothing, if the agent has no map."""
@@ -91,31 +85,16 @@ class PolicyMapper:
             laid_out = PolicyMapLaidOut(
                 why_not=f"{type(self._agent).__name__}.policy_map failed: {described(error)}."
             )
-        self._states = [
-            cell.words
-            for panel in laid_out.panels
-            for row in panel.cells
-            for cell in row
-            if cell.is_state
-        ]
+        self._states = _states(laid_out.panels)
         self._emit(laid_out)
 
-    def watch(self, *, on: bool) -> None:
-        """Follow the policy closely from now on, or no longer; who begins to look gets a map at once."""
-        self._watched = on
-        if on and self._took_s > CHEAP_S:
-            self._ended_at = None
-        self._emit(PolicyMapWatched(on=on))
-
-    @property
-    def is_known_as_cheap(self) -> bool:
-        """A map was made, and took no time that somebody would notice."""
-        return self._conditions is not None and self._took_s <= CHEAP_S
-
-    def forget(self) -> None:
-        """Make the next map due, unless one takes long and nobody looks."""
-        if self._watched or self._took_s <= CHEAP_S:
-            self._ended_at = None
+    def begin_again(self) -> None:
+        """Drop the map under way, and make the next one due."""
+        self._conditions = None
+        self._version = None
+        self._shares = []
+        self._took_s = 0.0
+        self._next_at = -math.inf
 
     def map(
         self,
@@ -126,35 +105,31 @@ class PolicyMapper:
         should_stop: Callable[[], bool],
         at_once: bool = False,
     ) -> None:
-        """Emit a map if one is due and would not be the last one again.
+        """Score states if that is due, and emit the map once it is whole; the first one as far as it is.
 
         Args:
-            should_stop: asked before the first piece and between two; the map is given up then.
-            at_once: there is nothing else to do.
+            should_stop: asked before each piece; the rest is scored by a later call.
+            at_once: score all states now, due or not.
         """
         conditions = (self._policy.generation, prompt_version)
-        are_same = conditions == self._conditions
-        if not self._states or (are_same and self._policy.version == self._version):
-            return
-        is_of_edit = self._conditions is not None and prompt_version != self._conditions[1]
-        if at_once or not are_same:
-            self.forget()
+        if conditions != self._conditions:
+            self.begin_again()
+            self._conditions = conditions
         began_at = self._clock()
-        since_s = math.inf if self._ended_at is None else began_at - self._ended_at
-        share = SHARES[self._watched]
-        is_due = since_s >= max(REST_S[self._watched], self._took_s / share)
-        if not (is_of_edit or is_due) or should_stop():
+        is_known = not self._shares and self._policy.version == self._version
+        is_due = at_once or began_at >= self._next_at
+        if not self._states or is_known or not is_due:
             return
-        longest_s = CHEAP_S
-        if self._watched or is_of_edit:
-            longest_s = math.inf
-        elif math.isfinite(since_s):
-            longest_s = max(CHEAP_S, share * since_s)
-        self._should_stop = lambda: should_stop() or self._clock() - began_at > longest_s
+        if not self._shares:
+            self._begun_by = self._policy.version
+        until = math.inf if at_once else began_at + SLICE_S
         try:
-            shares = self._shares(system_prompt, began_at)
-        except _GivenUp:
-            return
+            while len(self._shares) < len(self._states):
+                if should_stop() or self._clock() >= until:
+                    break
+                start = len(self._shares)
+                piece = self._states[start : start + AT_ONCE]
+                self._shares += self.probabilities(system_prompt, piece)
         except Exception as error:
             # Its states are not the run's: memory may be short for them alone.
             log.exception("the policy map is given up")
@@ -163,33 +138,21 @@ class PolicyMapper:
                 PolicyMapLaidOut(why_not=f"The map is given up: {type(error).__name__}: {error}.")
             )
             return
-        finally:
-            self._should_stop = None
-            self._ended_at = self._clock()
-        self._version = self._policy.version
-        self._conditions = conditions
-        self._emit(PolicyMapped(update=update, prompt_version=prompt_version, shares=shares))
-
-    def _shares(self, system_prompt: str, began_at: float) -> list[list[float]]:
-        """`probabilities` of all states, piece by piece. Raises _GivenUp: that takes too long."""
-        whole = len(self._states)
-        report = self._progress("computing the policy map")
-        shares: list[list[float]] = []
-        for start in range(0, whole, AT_ONCE):
-            if start:
-                self.go_on()
-            shares += self.probabilities(system_prompt, self._states[start : start + AT_ONCE])
-            self._took_s = (self._clock() - began_at) * whole / len(shares)
-            report(len(shares), whole)
-        return shares
-
-    def go_on(self) -> bool:
-        """True if a map is being computed. Raises: it is to be given up."""
-        if self._should_stop is None:
-            return False
-        if self._should_stop():
-            raise _GivenUp
-        return True
+        now = self._clock()
+        share = FIRST_SHARE if self._version is None else SHARE
+        self._took_s += now - began_at
+        self._next_at = now + (now - began_at) * (1 / share - 1)
+        shares = list(self._shares)
+        is_first = self._version is None
+        is_whole = len(shares) == len(self._states)
+        if is_whole:
+            self.is_cheap = self._took_s <= CHEAP_S
+            self._next_at = max(self._next_at, now + REST_S)
+            self._version = self._begun_by
+            self._shares = []
+            self._took_s = 0.0
+        if is_whole or (is_first and shares):
+            self._emit(PolicyMapped(update=update, prompt_version=prompt_version, shares=shares))
 
     def under(self, system_prompt: str, prompt_version: int, update: int) -> list[PolicyMapped]:
         """The map under a prompt, whatever it costs; empty: there is none."""
@@ -210,6 +173,12 @@ class PolicyMapper:
         return [[float(f"{share:.4g}") for share in row] for row in found]
 
 
+def _states(panels: Sequence[MapPanel]) -> list[str]:
+    """Text of each state, panel by panel, row by row."""
+    rows = [row for panel in panels for row in panel.cells]
+    return [cell.words for row in rows for cell in row if cell.is_state]
+
+
 def lay_out(agent: AgentBase, policy_map: PolicyMap) -> PolicyMapLaidOut:
     """A map as plain records; raises ValueError, with the reason, if it cannot be drawn."""
     names = list(agent.action_names)
@@ -219,7 +188,7 @@ def lay_out(agent: AgentBase, policy_map: PolicyMap) -> PolicyMapLaidOut:
     if policy_map.action is not None and policy_map.action not in range(len(names)):
         raise ValueError(f"there is no action {policy_map.action!r}")
     panels = [_panel(agent, panel, policy_map.best, len(names)) for panel in policy_map.panels]
-    words = [cell.words for panel in panels for row in panel.cells for cell in row if cell.is_state]
+    words = _states(panels)
     if not 1 <= len(words) <= MOST_STATES or sum(map(len, words)) > MOST_CHARACTERS:
         raise ValueError(
             f"a map has 1 to {MOST_STATES:,} states in {MOST_CHARACTERS:,} characters at most"

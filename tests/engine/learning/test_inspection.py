@@ -158,19 +158,13 @@ def test_alternatives_are_the_most_probable_tokens_and_those_that_lead_to_an_act
     assert {other.token for other in seen.tokens[0].alternatives if other.admissible} == starts
 
 
-def test_loss_is_on_the_replies_of_the_policy_and_on_nothing_else_of_a_conversation(course):
+def test_a_reply_of_somebody_else_has_no_ratio(course):
     batch = course.update()
     [segment] = next(each for each in batch if each.episode == 0).segments
-    replies = [len(course.inspect(0, turn).tokens) for turn in (0, 1)]
-    seen = course.inspect(0, 1)
-    assert (seen.with_loss, seen.sampled) == (sum(replies), sum(replies))
-    assert seen.conversation == len(segment.prefix) + len(segment.ids) > seen.with_loss
     segment.turns[0] = dataclasses.replace(segment.turns[0], is_trained=False)
-    assert course.inspect(0, 1).with_loss == replies[1], "a person's are not trained on"
-    segment.turns[1] = dataclasses.replace(segment.turns[1], end=segment.turns[1].end - 1)
-    assert course.inspect(0, 0).with_loss + 1 == course.inspect(0, 0).sampled, (
-        "a mask that is wrong is seen"
-    )
+    seen = course.inspect(0, 0)
+    assert not seen.said_by_policy
+    assert {(token.decision.old, token.decision.ratio) for token in seen.tokens} == {(None, None)}
 
 
 def test_a_reply_that_was_chosen_by_score_has_one_ratio_and_the_scores_of_all(make_policy):

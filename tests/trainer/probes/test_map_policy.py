@@ -1,4 +1,4 @@
-"""When the policy is mapped: at once if somebody looks, and never for more than its share of the time."""
+"""When the policy is mapped: soon after the start, in slices, and never for more than its share of the time."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ class Table:
         self.takes_s, self.stop = takes_s, False
         agent = MappedCoin()
         agent.coins = coins
+        self.mapping_states = coins
 
         def ask(mapping: PolicyMapper, prompt: str, states: list[str]) -> list[list[float]]:
             self.clock.now += self.takes_s
@@ -53,11 +54,14 @@ class Table:
         self.mapping.lay_out()
 
     def map(self, *, prompt: str = "Call.", version: int = 0, **options: Any) -> int:
-        """Maps emitted by now."""
+        """Whole maps emitted by now."""
         self.mapping.map(
             prompt, version, self.policy.version, should_stop=lambda: self.stop, **options
         )
-        return sum(isinstance(event, PolicyMapped) for event in self.seen)
+        return sum(len(shares) == self.mapping_states for shares in self.shares())
+
+    def shares(self) -> list[list[list[float]]]:
+        return [event.shares for event in self.seen if isinstance(event, PolicyMapped)]
 
 
 @pytest.fixture
@@ -78,39 +82,39 @@ def test_the_same_policy_is_not_mapped_twice(table: Table) -> None:
     assert table.map(at_once=True) == 1
 
 
-def test_while_nobody_looks_another_policy_is_mapped_after_ten_seconds(table: Table) -> None:
+def test_another_policy_is_mapped_after_three_seconds(table: Table) -> None:
     table.map()
     table.policy.version = 1
-    table.clock.now += 9.9
+    table.clock.now += 2.8
     assert table.map() == 1
-    table.clock.now += 0.1
+    table.clock.now += 0.2
     assert table.map() == 2
 
 
-def test_while_somebody_looks_it_is_mapped_after_a_second(table: Table) -> None:
-    table.map()
-    table.mapping.watch(on=True)
-    table.policy.version = 1
-    table.clock.now += 0.9
-    assert table.map() == 1
-    table.clock.now += 0.1
-    assert table.map() == 2
-    table.mapping.watch(on=False)
-    table.policy.version = 2
-    table.clock.now += 1.0
-    assert table.map() == 2
-
-
-def test_the_first_map_under_another_prompt_comes_at_once_though_it_takes_long(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("weights_move", [False, True])
+def test_a_first_map_that_takes_long_comes_in_parts_and_takes_half_of_the_time(
+    monkeypatch: pytest.MonkeyPatch, weights_move: bool
 ) -> None:
-    table = Table(monkeypatch, coins=3 * AT_ONCE, takes_s=5.0)
-    table.mapping.watch(on=True)
-    assert table.map() == 1
-    table.mapping.watch(on=False)
-    assert table.map(prompt="Tails?", version=1) == 2
-    table.policy.version = 1
-    assert table.map(prompt="Tails?", version=1) == 2
+    table = Table(monkeypatch, coins=20 * AT_ONCE, takes_s=2.0)
+    began = table.clock.now
+    while not table.map():
+        assert len(table.calls) <= 20
+        table.policy.version += int(weights_move)
+        table.clock.now += 0.5
+    assert [len(shares) for shares in table.shares()] == [AT_ONCE * (1 + n) for n in range(20)]
+    assert table.clock.now - began == pytest.approx(2 * 20 * 2.0, abs=2.0)
+    table.clock.now += 1000.0
+    table.map()
+    # A map whose states are of several versions is followed by another one.
+    assert len(table.calls) == 20 + int(weights_move)
+
+
+def test_another_prompt_begins_another_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(monkeypatch, coins=2 * AT_ONCE, takes_s=5.0)
+    table.map()
+    assert table.map(prompt="Tails?", version=1, at_once=True) == 1
+    assert [prompt for prompt, _ in table.calls] == ["Call.", "Tails?", "Tails?"]
+    assert table.seen[-1].prompt_version == 1
 
 
 def test_maps_take_no_more_than_their_share_of_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,32 +124,22 @@ def test_maps_take_no_more_than_their_share_of_an_hour(monkeypatch: pytest.Monke
         table.policy.version += 1
         table.map()
         table.clock.now += 0.5
-    assert 20 < len(table.calls) <= 0.03 * 3600 / 1.5 + 1
+    assert 200 < len(table.calls) <= 0.1 * 3600 / 1.5 + 1
 
 
-def test_whoever_begins_to_look_gets_a_map_that_takes_long_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    table = Table(monkeypatch, coins=3 * AT_ONCE, takes_s=5.0)
-    assert table.map() == 0
-    table.mapping.watch(on=True)
-    table.clock.now += 0.1
-    assert table.map() == 1
-
-
-def test_a_stop_gives_up_a_map_before_its_first_piece_and_between_two(
+def test_a_command_interrupts_a_map_between_two_pieces_and_what_was_scored_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     table = Table(monkeypatch, coins=2 * AT_ONCE)
     table.stop = True
     assert (table.map(), table.calls) == (0, [])
     stop = iter([False, True])
-    table.mapping.map("Call.", 0, 0, should_stop=lambda: next(stop))
+    table.mapping.map("Call.", 0, 0, should_stop=lambda: next(stop), at_once=True)
     assert len(table.calls) == 1
-    assert not table.mapping.is_known_as_cheap
     table.stop = False
-    assert table.map() == 1
-    assert table.mapping.is_known_as_cheap
+    assert table.map(at_once=True) == 1
+    assert len(table.calls) == 2
+    assert table.mapping.is_cheap
 
 
 def test_an_agent_without_a_map_is_never_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,3 +205,17 @@ def test_a_run_reports_its_layout_after_its_start_and_a_map_of_its_last_policy_b
     first, *_, last = stage.of(PolicyMapped)
     assert (first.update, last.update) == (0, stage.learner.updates)
     assert kinds[-1] is RunFinished
+
+
+def test_a_run_that_ends_before_its_first_map_is_whole_reports_one(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CoinAgent, "coins", 20 * AT_ONCE)
+
+    def ask(mapping: PolicyMapper, prompt: str, states: list[str]) -> list[list[float]]:
+        stage.builders.clock.now += 0.9
+        return [[0.25, 0.75] for _ in states]
+
+    monkeypatch.setattr(PolicyMapper, "probabilities", ask)
+    stage.session.run()
+    assert len(stage.of(PolicyMapped)[-1].shares) == 20 * AT_ONCE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -12,13 +11,11 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from llamagym_tui.errors import RunStoreError
 from llamagym_tui.game.observed import Observed
 from llamagym_tui.protocol import events
 from llamagym_tui.settings import GenerationConfig, LoraConfig, RunConfig
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer.builders import Builders
-from llamagym_tui.trainer.checkpoints import Counters
 from llamagym_tui.trainer.rollout import opponents
 from llamagym_tui.trainer.rollout.opponents import (
     EVERY,
@@ -29,7 +26,6 @@ from llamagym_tui.trainer.rollout.opponents import (
     Seat,
 )
 from llamagym_tui.trainer.rollout.rollout import Rollout
-from llamagym_tui.trainer.run import Run
 from tests.tug_env import TugAgent
 
 GENTLY = '{"action": 0}'
@@ -184,15 +180,12 @@ class FakeEndpoint:
         return [HARD] * len(conversations)
 
 
-def test_an_earlier_self_that_is_damaged_ends_a_resume_with_a_sentence(make_policy):
+def test_an_earlier_self_that_is_damaged_is_refused(make_policy):
     selves = EarlierSelves(make_policy(policy="score"))
     (saved,) = selves.state()
     damaged = replace(saved, weights=saved.weights[: len(saved.weights) // 2])
-    run: Any = SimpleNamespace(
-        rollout=SimpleNamespace(opponent=selves), config=SimpleNamespace(run_dir="runs/mine")
-    )
-    with pytest.raises(RunStoreError, match=r"the weights of update 0: .*by --model runs/mine\.$"):
-        Run.take_up(run, Counters(seed=0, opponent=[damaged]))
+    with pytest.raises(ValueError, match="the weights of update 0"):
+        selves.restore([damaged])
 
 
 def test_another_model_plays_by_its_own_settings_and_words_whatever_the_prompt_of_the_run(
