@@ -8,6 +8,8 @@ import re
 import sys
 from typing import Any, Final, TextIO
 
+import msgspec
+
 REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 LONGEST_LINE = 10_000
 """Characters of what has to be one line that are shown at most."""
@@ -55,7 +57,8 @@ def echo_json(figures: dict[str, Any]) -> None:
 
     What could control a terminal is escaped and reads back as it was; a number that is not finite is null.
     """
-    plain = json.loads(json.dumps(figures), parse_constant=lambda _: None)
+    built_in = msgspec.to_builtins(figures)
+    plain = json.loads(json.dumps(built_in), parse_constant=lambda _: None)
     _write(json.dumps(plain).replace("\x7f", r"\u007f"), None)
 
 

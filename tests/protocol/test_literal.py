@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import unicodedata
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llamagym_tui.protocol.events import Progressed
 from llamagym_tui.protocol.literal import LONGEST_LINE, echo, echo_json, literal, one_line
 
 JOINERS = "\u200c\u200d"
@@ -99,3 +101,13 @@ def test_json_is_ascii_without_controls_and_reads_back(capsys: pytest.CaptureFix
     assert line.isascii()
     assert harmful(line, kept="") == ["\n"]
     assert json.loads(line) == figures
+
+
+def test_events_are_printed_as_json_and_a_number_that_is_not_finite_is_null(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    echo_json({"figures": Progressed(doing="reading", done=1, total=2), "kl": math.nan})
+
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["kl"] is None
+    assert figures["figures"]["done"] == 1
