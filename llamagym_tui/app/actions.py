@@ -24,7 +24,6 @@ from llamagym_tui.settings import RunConfig
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.texts import comparison_text
-from llamagym_tui.user_files import data_dir, replace_file
 
 if TYPE_CHECKING:
     from llamagym_tui.screens.demos.recording import DemoRecorder
@@ -33,11 +32,6 @@ if TYPE_CHECKING:
     from llamagym_tui.screens.past_runs.run_table import RunTable
 
 
-GREETING = (
-    "A model plays, and PPO trains it. {pace.faster} plays faster, {pause} pauses, {prompt} edits its prompt, "
-    "{policy_map} shows its policy, {table} opens a table for you, {help} lists all keys."
-)
-GREETING_S = 30.0
 COMPARED_S = 30.0
 SHIPPED = RunConfig(agent="", run_dir="").model
 """The default model, which ships with the package."""
@@ -51,8 +45,6 @@ class Actions(Leaving):
     _next_seed: Callable[[], int]
     _active_prompt: Callable[[], str]
     open_run: Callable[[RunConfig], None]
-    is_newcomer = False
-    """True at the first start ever, whose first run begins at reading pace."""
     lesson: str | None = None
     """Name of the current lesson."""
     _recalling: Worker[None] | None = None
@@ -156,17 +148,6 @@ class Actions(Leaving):
         from llamagym_tui.screens.playground.playground import with_keys
 
         return with_keys(text, partial(key_of, self))
-
-    def greet_newcomer(self) -> None:
-        """Name the keys to begin with, at the first start ever."""
-        marker = data_dir() / "greeted"
-        if marker.exists():
-            return
-        self.is_newcomer = True
-        self.notify(self._with_keys(GREETING), timeout=GREETING_S)
-        # If nothing can be written, the greeting comes again next time.
-        with contextlib.suppress(OSError):
-            replace_file(marker, b"")
 
     # Past runs
 

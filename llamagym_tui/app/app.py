@@ -25,7 +25,7 @@ from llamagym_tui import screens
 from llamagym_tui.app.actions import Actions
 from llamagym_tui.app.leaving import run_to_end
 from llamagym_tui.errors import LlamaGymError, UsageError
-from llamagym_tui.protocol.commands import SetPace, SetSystemPrompt
+from llamagym_tui.protocol.commands import SetSystemPrompt
 from llamagym_tui.protocol.events import RunStarted
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
@@ -34,13 +34,13 @@ from llamagym_tui.screens.widgets.look import self_contained
 from llamagym_tui.settings import RunConfig
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.reduce import reduce, trainer_lost
-from llamagym_tui.state.run import TURN_S, RunState, initial_state, requested, restarted
+from llamagym_tui.state.run import RunState, initial_state, requested, restarted
 
 if TYPE_CHECKING:
     from llamagym_tui.app.trainer_client import TrainerClient
     from llamagym_tui.screens.play.classroom import Classroom
 
-PAINT_S = 1 / 4
+PAINT_S = 1 / 5
 """Least number of seconds between two paintings of new events."""
 COLLECTIONS = (10_000, 10, 1_000)
 """Thresholds of garbage collection. The first is past the garbage of one painting; the last makes full collections,
@@ -103,17 +103,15 @@ class LlamaGymApp(Actions):
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         next_seed: Callable[[], int] | None = None,
         replay: Path | None = None,
-        tour: bool = False,
     ) -> None:
         """An app that has started nothing yet.
 
         Args:
-            config: of the run. None: home.
-            client_factory: makes the trainer client; None: a process.
+            config: of the run; without one the app begins at home.
+            client_factory: makes the trainer client; by default that of a process.
             clock: time of day in UTC, for demonstrations and run folders.
-            next_seed: seeds of a person's episodes; None: at random.
+            next_seed: seeds of a person's episodes; random by default.
             replay: folder of a recorded run to play, in place of `config`.
-            tour: greet a newcomer.
         """
         # Textual loads no style sheet for a default screen.
         super().__init__(
@@ -128,9 +126,7 @@ class LlamaGymApp(Actions):
         self._next_seed = next_seed or (lambda: random.SystemRandom().randrange(2**31))
         self._paint_timer: Timer | None = None
         self._replay = replay
-        self._tour = tour
         self._has_home = config is None and replay is None
-        """True if home is the first screen."""
         self._following: Worker[None] | None = None
         """Reads the trainer's events."""
 
@@ -145,7 +141,7 @@ class LlamaGymApp(Actions):
 
     def get_default_screen(self) -> Screen[Any]:
         if self.config is not None:
-            return self._make_playground(self.config)
+            return PlaygroundScreen(initial_state(self.config))
         if self._replay is not None:
             return self.make_replay(self._replay)
         from llamagym_tui.screens.past_runs.home import HomeScreen
@@ -163,8 +159,6 @@ class LlamaGymApp(Actions):
             self.require_model(self.config, partial(self._begin, self.config), self.exit)
         if self.lesson is not None:
             self.action_lesson()
-        if self.config is not None:
-            self._greet()
 
     def open_run(self, config: RunConfig) -> None:
         self.require_model(config, partial(self._open_run, config), lambda: None)
@@ -173,16 +167,8 @@ class LlamaGymApp(Actions):
         self._agent = RunAgent(config.agent, config=config)
         self.config = config
         self.run_state = initial_state(config)
-        self.push_screen(self._make_playground(config))
-        self.call_after_refresh(self._greet)
+        self.push_screen(PlaygroundScreen(self.run_state))
         self.call_after_refresh(self._begin, config)
-
-    def _greet(self) -> None:
-        if self._tour and self.lesson is None:
-            self.greet_newcomer()
-
-    def _make_playground(self, config: RunConfig) -> PlaygroundScreen:
-        return PlaygroundScreen(initial_state(config))
 
     # The trainer
 
@@ -202,12 +188,8 @@ class LlamaGymApp(Actions):
             count = 0
             async with aclosing(self._client.events()) as events:
                 async for event in events:
-                    if isinstance(event, RunStarted):
-                        if self._recalling is not None:
-                            await self._recalling.wait()
-                        if self.is_newcomer:
-                            self.is_newcomer = False
-                            self.post_message(CommandAsked(SetPace(turn_s=TURN_S[2])))
+                    if isinstance(event, RunStarted) and self._recalling is not None:
+                        await self._recalling.wait()
                     self._take_in(reduce(self._state, event))
                     self._collect(event)
                     count += 1
@@ -217,10 +199,6 @@ class LlamaGymApp(Actions):
             self._take_in(trainer_lost(self._state, str(error)))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "go_home":
-            return self._has_home
-        if action == "leave_run":
-            return not self._has_home
         if action == "restart":
             state = self.run_state
             return state is not None and bool(state.failure) and not state.recorded
@@ -231,21 +209,21 @@ class LlamaGymApp(Actions):
         from llamagym_tui.runs.run_store import new_run_dir
 
         assert self.config is not None
-        resume = self._state.checkpoint is not None or self.config.resume
-        if resume:
-            # As its first batch has decided.
-            known = self._state.config
-            self.config = replace(self.config, ppo=known.ppo, measured=known.measured)
-        else:
-            new_dir = new_run_dir(self._agent.name, clock=self._clock)
-            self.config = replace(self.config, run_dir=str(new_dir))
+        state = self._state
+        resume = state.checkpoint is not None or self.config.resume
+        # A resumed run has the settings that its first batch has decided.
+        config = state.config if resume else self.config
+        run_dir = self.config.run_dir
+        if not resume:
+            run_dir = str(new_run_dir(self._agent.name, clock=self._clock))
         self.config = replace(
-            self.config,
+            config,
             resume=resume,
-            mode=self._state.mode,
-            system_prompt=self._state.system_prompt,
+            run_dir=run_dir,
+            mode=state.mode,
+            system_prompt=state.system_prompt,
         )
-        self._take_in(restarted(self._state, new_run=not resume))
+        self._take_in(restarted(state, new_run=not resume))
         self._following = self._follow_trainer()
 
     async def _forget_run(self) -> None:
@@ -372,13 +350,13 @@ class SeatApp(LlamaGymApp):
 
 def open_playground(config: RunConfig, lesson: str | None = None) -> int:
     """Open the playground of a run, with the text of a lesson. Returns the exit code, 0 unless the run failed."""
-    app = LlamaGymApp(config, tour=True)
+    app = LlamaGymApp(config)
     app.lesson = lesson
     return run_app(app)
 
 
 def open_home() -> int:
-    return run_app(LlamaGymApp(tour=True))
+    return run_app(LlamaGymApp())
 
 
 def open_replay(run_dir: Path) -> int:

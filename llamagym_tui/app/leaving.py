@@ -47,6 +47,8 @@ class Leaving(PersonalApp):
     _take_in: Callable[[RunState], None]
     _forget_run: Callable[[], Awaitable[None]]
     _client: TrainerClient | None = None
+    _has_home = False
+    """True if home is the first screen."""
     _is_leaving = False
     _hurry: asyncio.Future[bool] | None = None
     """Ends a trainer by force that nobody waits for any longer."""
@@ -62,12 +64,11 @@ class Leaving(PersonalApp):
         self._ask_first([*self._interrupted(), *self._unsaved_reasons()], self._leave, "quit?")
 
     async def action_leave_run(self) -> None:
-        """Leave a run that the command line began: leave the app."""
-        await self.action_quit()
-
-    async def action_go_home(self) -> None:
-        """Leave a run for the screen where it was begun."""
-        self._ask_first(self._interrupted(), self._go_home, "leave the run?")
+        """Leave a run for the screen where it was begun; leave the app if the command line began it."""
+        if self._has_home:
+            self._ask_first(self._interrupted(), self._go_home, "leave the run?")
+        else:
+            await self.action_quit()
 
     def _interrupted(self) -> list[str]:
         """A sentence on a training under way."""

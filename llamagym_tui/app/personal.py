@@ -23,8 +23,8 @@ from textual.theme import Theme
 from llamagym_tui import user_files
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.literal import one_line
+from llamagym_tui.screens.widgets.fields import LiteralLines
 from llamagym_tui.screens.widgets.key_bar import is_refused, key_of
-from llamagym_tui.screens.widgets.literal import LiteralLines
 from llamagym_tui.screens.widgets.look import THEMES, readable
 from llamagym_tui.user_files import file_text
 

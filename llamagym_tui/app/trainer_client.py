@@ -55,11 +55,7 @@ class TrainerClient:
         self.log_path = RunStore(Path(config.run_dir)).log_path
         try:
             make_folder(self.log_path.parent)
-            opened = growing_file(self.log_path)
-        except OSError as error:
-            raise unwritable(Path(config.run_dir), error) from error
-        try:
-            with opened as log:
+            with growing_file(self.log_path) as log:
                 self._process = await asyncio.create_subprocess_exec(
                     *(self._command or own_python("llamagym_tui.trainer")),
                     str(self.log_path),
@@ -71,9 +67,7 @@ class TrainerClient:
                     start_new_session=True,
                 )
         except OSError as error:
-            raise LlamaGymError(
-                f"The trainer could not be started in {config.run_dir}: {error}."
-            ) from error
+            raise unwritable(Path(config.run_dir), error) from error
         await self.send(StartRun(protocol=PROTOCOL_VERSION, config=config))
 
     async def send(self, command: AnyCommand) -> None:
@@ -110,14 +104,11 @@ class TrainerClient:
     async def stop(self, timeout_s: float) -> bool:
         """Let the trainer write its checkpoint and end; after `timeout_s` terminate it, then kill it. Returns True if
         it saved."""
-        if not self.running:
-            return self._finished or self.exit_code == 0
-        self._stopping = True
-        drain = None if self._reading else asyncio.create_task(self._drain())
-        try:
+        if self.running:
+            self._stopping = True
+            drain = None if self._reading else asyncio.create_task(self._drain())
             await self.send(Stop())
             await self._ended_within(timeout_s)
-        finally:
             if drain is not None:
                 drain.cancel()
         return self._finished or self.exit_code == 0

@@ -23,7 +23,7 @@ from llamagym_tui.screens.conversation.turns import paragraphs
 from llamagym_tui.screens.past_runs.run_table import ENDINGS, played_text
 from llamagym_tui.screens.policy_map.film import film_svg, run_film
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
-from llamagym_tui.screens.steering.version_list import version_line
+from llamagym_tui.screens.steering.prompt_editor import version_line
 from llamagym_tui.screens.widgets.numbers import baselines, plain
 from llamagym_tui.settings import RunConfig
 from llamagym_tui.state.history import History

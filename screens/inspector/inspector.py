@@ -73,13 +73,6 @@ class InspectorScreen(Screen[None]):
             priority=True,
         ),
         Binding(
-            "r",
-            "ask",
-            "Refresh",
-            tooltip="Compute the figures again under the present policy.",
-            id="inspector.refresh",
-        ),
-        Binding(
             "question_mark",
             "app.help",
             "Help",
@@ -114,7 +107,7 @@ class InspectorScreen(Screen[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        self.action_ask()
+        self._ask()
         self.show(self._state)
 
     def on_resize(self) -> None:
@@ -126,7 +119,7 @@ class InspectorScreen(Screen[None]):
             self._place = TurnPlace(found.episode, found.turn)
         if state.updates != self._updates:
             self._updates = state.updates
-            self.action_ask()
+            self._ask()
         self._draw()
 
     @property
@@ -167,17 +160,16 @@ class InspectorScreen(Screen[None]):
             self.query_one("#inspector-text", Static).update(self._rows[row].detail)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        able = self._state.live
-        if action == "turn" and isinstance(by := parameters[0], int):
-            able = able and 0 <= self._place.turn + by < self._turns
-        return True if able or action not in ("turn", "ask") else None
+        if action != "turn" or not isinstance(by := parameters[0], int):
+            return True
+        return True if self._state.live and 0 <= self._place.turn + by < self._turns else None
 
     def action_turn(self, by: int) -> None:
         self._place = TurnPlace(self._place.episode, self._place.turn + by)
-        self.action_ask()
+        self._ask()
         self._draw()
 
-    def action_ask(self) -> None:
+    def _ask(self) -> None:
         if self._state.live:
             self.post_message(
                 CommandAsked(InspectTurn(episode=self._place.episode, turn=self._place.turn))

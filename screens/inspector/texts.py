@@ -45,7 +45,7 @@ WHY_UNTRAINED = {
     "inference": "played in inference mode, so nothing is trained on it.",
     "trained": "its update did not train on it.",
 }
-"""Why a reply has no advantage, by the stage of its episode."""
+"""Reasons for a reply without an advantage, by the stage of its episode."""
 _VISIBLE = str.maketrans({" ": "·", "\n": "↵", "\t": "⇥"})
 
 
@@ -195,7 +195,7 @@ def _numbers(decision: Decision, clip_range: float) -> tuple[str, ...]:
 
 
 def _clip(decision: Decision, clip_range: float) -> str:
-    """Where the ratio is in the clip range."""
+    """The place of the ratio in the clip range."""
     if decision.ratio is None:
         return ""
     if decision.clipped:

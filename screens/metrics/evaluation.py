@@ -6,7 +6,7 @@ from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Checkbox, Input, Static
+from textual.widgets import Input, Static
 
 from llamagym_tui.protocol.commands import CancelEvaluation, ComparePrompts, Evaluate
 from llamagym_tui.protocol.events import EvaluationFinished
@@ -37,16 +37,6 @@ class EpisodesInput(OneLineInput):
         return super().check_consume_key(key, character) and not (character or "").isalpha()
 
 
-class GreedyBox(Checkbox):
-    """A box with an X or a space, as Textual's states differ in colour alone."""
-
-    HELP = "Greedy: the likeliest reply each time. Otherwise replies are sampled, as in the run."
-
-    def watch_value(self) -> None:
-        self.BUTTON_INNER = "X" if self.value else " "
-        super().watch_value()
-
-
 class EvaluationDialog(ModalScreen[None]):
     CSS_PATH = ["../widgets/dialogs.tcss", "evaluation.tcss"]
     BINDING_GROUP_TITLE = "Evaluation"
@@ -75,7 +65,6 @@ class EvaluationDialog(ModalScreen[None]):
                 yield EpisodesInput(
                     "1000", type="integer", id="episodes", may_submit=self._may_begin
                 )
-                yield GreedyBox("greedy", True, id="greedy")
             yield Static(id="evaluation-status", markup=False)
             with VerticalScroll(id="evaluation-scroll"):
                 yield Static(id="evaluation-results", markup=False)
@@ -134,8 +123,7 @@ class EvaluationDialog(ModalScreen[None]):
     def begin(self) -> None:
         episodes = self._episodes()
         if episodes is not None and self._may_begin():
-            greedy = self.query_one(GreedyBox).value
-            self.post_message(CommandAsked(Evaluate(episodes=episodes, greedy=greedy)))
+            self.post_message(CommandAsked(Evaluate(episodes=episodes, greedy=True)))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action != "cancel":

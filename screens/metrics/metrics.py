@@ -43,7 +43,7 @@ OF_GROUPS = ("flat_groups",)
 
 class Health(NamedTuple):
     ok: bool | None
-    """None: there is nothing to judge by."""
+    """None if there is nothing to judge by."""
     words: str
 
     @property

@@ -19,7 +19,7 @@ from llamagym_tui.protocol.commands import (
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy, changed_choices
 from llamagym_tui.screens.widgets.key_bar import KeyOf, key_of
-from llamagym_tui.screens.widgets.numbers import BAR, bar, baselines, plain, share
+from llamagym_tui.screens.widgets.numbers import BAR, bar, share
 from llamagym_tui.screens.widgets.run_header import StateText, doing_text
 from llamagym_tui.state.reduce import watched_text
 from llamagym_tui.state.returns import counted
@@ -103,11 +103,9 @@ def sentences(state: RunState, key: KeyOf) -> list[Sentence]:
 
 
 def _pending(state: RunState) -> Iterator[str]:
-    """What was requested and is not confirmed yet."""
+    """Requests that the trainer has not confirmed."""
     pending = state.pending
-    asked = [f"{name} {value}" for name, value in pending.settings.items()]
-    if state.mode_intended != state.mode:
-        asked.append(f"{state.mode_intended} mode")
+    asked = []
     if state.phase != "evaluating" and pending.of(Evaluate, ComparePrompts) is not None:
         asked.append("an evaluation")
     asked += [words for kind, words in ASKED.items() if pending.of(kind) is not None]
@@ -118,7 +116,7 @@ def _pending(state: RunState) -> Iterator[str]:
 
 
 def progress_line(state: RunState, width: int) -> Content:
-    """What the run is doing, how far that is, how long it takes, and what is watched."""
+    """The work under way, its progress and time left, and the watched environment."""
     if not state.live:
         return Content()
     progress = state.progress
@@ -159,7 +157,7 @@ def watching_text(state: RunState) -> str:
 
 
 def first_sight(state: RunState, width: int = 0) -> Content:
-    """How the agent plays, in one sentence; empty while that is unknown."""
+    """The agent's play in one sentence; empty while it is unknown."""
     layout, mapped = state.map_layout, state.mapped
     played = ""
     if layout is not None and mapped is not None:
@@ -181,7 +179,7 @@ def age(updates: int) -> str:
 
 
 def edit_line(state: RunState, width: int = 0) -> Content:
-    """What the last prompt edit did to the play and to the returns; empty if nothing is known."""
+    """The effect of the last prompt edit on play and returns; empty while it is unknown."""
     if state.edit is None:
         return Content()
     parts = [*_play_changes(state), *_return_change(state)]
@@ -223,7 +221,7 @@ def _return_change(state: RunState) -> Iterator[str]:
 
 
 def figures(state: RunState, width: int) -> Content:
-    """Mean return, baselines and the main figures of the last update, in as many rows as they need."""
+    """Mean return and the main figures of the last update, in as many rows as they need."""
     rows = [Content()]
     for name, value in _figures(state):
         cell = Content.assemble((f"{name} ", "$aside"), (value, "bold"))
@@ -237,8 +235,6 @@ def _figures(state: RunState) -> Iterator[tuple[str, str]]:
     mean, stats = state.recent_mean, state.stats
     has_interval = mean is not None and mean.episodes > 1
     yield "return ±95%" if has_interval else "return", "none yet" if mean is None else mean.text
-    for name, value in baselines(state).items():
-        yield name, plain(value)
     if state.dropped:
         yield "dropped", f"{state.dropped:,}"
     if stats is None:
@@ -251,7 +247,7 @@ def _figures(state: RunState) -> Iterator[tuple[str, str]]:
 
 
 def why_no_figures(state: RunState) -> str:
-    """What stands in place of an update's figures."""
+    """A sentence in place of an update's figures."""
     if state.updates:
         return f"the figures of update {state.updates:,} are not kept"
     if not state.live or state.mode == "inference":

@@ -50,14 +50,7 @@ class PlaygroundScreen(Fitted[None]):
             "space",
             "pause",
             "Pause",
-            tooltip="Pause after the current step.",
-            id="pause",
-        ),
-        Binding(
-            "space",
-            "resume",
-            "Resume",
-            tooltip="Resume playing and training.",
+            tooltip="Pause after the current step, or resume.",
             id="pause",
         ),
         Binding(
@@ -99,16 +92,9 @@ class PlaygroundScreen(Fitted[None]):
         ),
         Binding(
             "t",
-            "mode('inference')",
-            "Inference",
-            tooltip="Only play: nothing is trained.",
-            id="mode",
-        ),
-        Binding(
-            "t",
-            "mode('train')",
-            "Train",
-            tooltip="Train the model on what it plays.",
+            "mode",
+            "Train/infer",
+            tooltip="Only play and train nothing, or train again.",
             id="mode",
         ),
         Binding(
@@ -275,15 +261,8 @@ class PlaygroundScreen(Fitted[None]):
         Binding(
             "q",
             "app.leave_run",
-            "Quit",
-            tooltip="Write a checkpoint and leave.",
-            id="quit",
-        ),
-        Binding(
-            "q",
-            "app.go_home",
-            "Back",
-            tooltip="Write a checkpoint and go back to where the run was begun.",
+            "Leave",
+            tooltip="Write a checkpoint and leave the run.",
             id="quit",
         ),
     ]
@@ -344,33 +323,17 @@ class PlaygroundScreen(Fitted[None]):
         body = self.query_one("#body").size
         width = min(body.width // 2, MOST_SIDE) - 3 if self.size.width >= WIDE else 0
         self.query_one(MapPane).show(state, width, body.height - LEAST_BESIDE)
-        stage = (
-            state.live,
-            state.phase == "paused",
-            state.mode,
-            state.run is None,
-            bool(state.failure),
-        )
+        stage = (state.live, state.mode, state.run is None, bool(state.failure))
         keys = (*stage, state.pending, state.turn_s, state.view.drawn is None)
         if keys != self._keys:
             self._keys = keys
             self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the key of the opposite state, and dim what the trainer cannot do now."""
-        state = self._state
-        match action:
-            case "pause" | "resume":
-                if (action == "resume") != state.pause_intended:
-                    return False
-            case "mode":
-                if parameters == (state.mode_intended,):
-                    return False
-            case "unmark":
-                return self.marked is not None
-            case _:
-                return allowed(action, state, parameters)
-        return True if state.live and state.run is not None else None
+        """Dim the keys for which the trainer is not ready."""
+        if action == "unmark":
+            return self.marked is not None
+        return allowed(action, self._state, parameters)
 
     # Screens
 
@@ -413,13 +376,16 @@ class PlaygroundScreen(Fitted[None]):
         self.post_message(CommandAsked(command))
 
     def action_pause(self) -> None:
-        self._ask(Pause())
+        """Pause or resume."""
+        self.post_message(CommandAsked(lambda state: Resume() if state.pause_intended else Pause()))
 
-    def action_resume(self) -> None:
-        self._ask(Resume())
+    def action_mode(self) -> None:
+        """Train or only play."""
 
-    def action_mode(self, mode: Literal["train", "inference"]) -> None:
-        self._ask(SetMode(mode=mode))
+        def other(state: RunState) -> SetMode:
+            return SetMode(mode="inference" if state.mode_intended == "train" else "train")
+
+        self.post_message(CommandAsked(other))
 
     def action_checkpoint(self) -> None:
         self._ask(SaveCheckpoint())
@@ -507,6 +473,8 @@ def allowed(action: str, state: RunState, parameters: tuple[object, ...] = ()) -
             able = state.view.drawn is not None or (state.run is not None and state.run.draws)
         case "inspect":
             able = state.inspection.found is not None or (able and state.watched is not None)
+        case "pause" | "mode":
+            able = state.live and state.run is not None
         case "settings" | "watch" | "take_wheel":
             pass
         case _:

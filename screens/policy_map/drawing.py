@@ -182,7 +182,7 @@ def describe(policy: MappedPolicy, cell: MappedCell) -> str:
 
 
 def legend(layout: PolicyMapLaidOut, width: int) -> str:
-    """What stands in cells of a width."""
+    """The signs in cells of a width."""
     differs = f"{DIFFERS} differs from {best_name(layout)}"
     if layout.action is not None:
         scale = "in tenths" if width <= 3 else "in %"

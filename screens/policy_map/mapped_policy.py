@@ -93,7 +93,7 @@ def changed_choices(before: MappedPolicy, after: MappedPolicy) -> frozenset[Spot
 
 
 def compared_maps(layout: PolicyMapLaidOut | None, maps: Sequence[PolicyMapped]) -> Iterator[str]:
-    """How well A and B play over the states of the map, and in how many they differ."""
+    """The play of A and B over the states of the map, and the number in which they differ."""
     if layout is None or len(maps) != 2:
         return
     both = [MappedPolicy(layout, each) for each in maps]

@@ -68,7 +68,7 @@ class PolicyMapScreen(Fitted[None]):
         super().__init__()
         self._state = state
         self._back = 0
-        """How many maps before the newest one are shown."""
+        """The number of maps between the shown one and the newest."""
         self._shows_best = False
         self._shown: tuple[object, ...] = ()
 
@@ -115,7 +115,7 @@ class PolicyMapScreen(Fitted[None]):
         self.query_one("#map-legend", Static).update(signs)
 
     def _headline(self, policy: MappedPolicy) -> Content:
-        """How far the policy agrees with the best actions, and of which update and prompt it is."""
+        """The agreement of the policy with the best actions, its update and its prompt."""
         state, mapped = self._state, policy.mapped
         if not policy.layout.panels:
             return Content(why_no_map(state))
@@ -145,7 +145,7 @@ class PolicyMapScreen(Fitted[None]):
 
 
 def why_not_yet(state: RunState) -> str:
-    """Why the map is still empty."""
+    """The reason for an empty map."""
     if state.progress is not None and state.live:
         return one_line(progress_text(state.progress))
     if not state.live:

@@ -14,17 +14,18 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.widgets import OptionList, Static, TextArea
+from textual.widgets.option_list import Option
 
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.commands import ComparePrompts
 from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
-from llamagym_tui.screens.steering.version_list import VersionList
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.fields import DraftArea
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
+from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.setup.run_config import read_prompt
-from llamagym_tui.state.prompts import PromptVersion
+from llamagym_tui.state.prompts import Played, PromptVersion, words
 from llamagym_tui.state.run import RunState
 from llamagym_tui.user_files import data_dir, replace_file
 
@@ -36,6 +37,44 @@ def draft_file(agent: str) -> Path:
     """The file of the draft of an agent's prompt."""
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", agent).strip("-.") or "agent"
     return data_dir() / "drafts" / f"{name}.txt"
+
+
+class VersionList(OptionList):
+    HELP = (
+        "Versions of the prompt, the newest first, each with its mean return ± half the 95 % confidence interval. "
+        "In training the policy changes too: c plays the chosen version and the active one on the same seeds. "
+        "enter copies a version into the draft."
+    )
+    BINDINGS = [
+        Binding(
+            "c",
+            "screen.compare",
+            "Compare",
+            tooltip="Compare with the active version on the same seeds.",
+            id="prompt.compare",
+        ),
+    ]
+    DEFAULT_CSS = "VersionList { height: auto; max-height: 40%; border: none; padding: 0; background: $surface; }"
+
+    @property
+    def chosen(self) -> int | None:
+        option = self.highlighted_option
+        return None if option is None or option.id is None else int(option.id)
+
+    def show(self, state: RunState) -> None:
+        # Without a run the trainer has confirmed none yet.
+        active = None if state.run is None else state.prompt_version
+        shown = state.prompts[::-1]
+        names = [str(known.version) for known in shown]
+        is_same = names == [option.id for option in self.options]
+        if not is_same:
+            self.set_options([Option("", id=name) for name in names])
+            self.highlighted = 0 if names else None
+        for known in shown:
+            line = version_line(
+                known, state.prompts[0].text, "active" if known.version == active else ""
+            )
+            self.replace_option_prompt(str(known.version), line)
 
 
 class PromptEditor(ModalScreen[str | None]):
@@ -134,19 +173,13 @@ class PromptEditor(ModalScreen[str | None]):
     def _version(self, number: int | None) -> PromptVersion | None:
         return next((known for known in self._state.prompts if known.version == number), None)
 
-    def action_mark(self) -> None:
-        versions = self.query_one(VersionList)
-        chosen = versions.chosen
-        versions.marked = None if chosen == versions.marked else chosen
-        versions.show(self._state)
-
     def action_compare(self) -> None:
-        """Play the marked or active version and the chosen one on the same seeds."""
-        state, versions = self._state, self.query_one(VersionList)
-        a = self._version(state.prompt_version if versions.marked is None else versions.marked)
-        b = self._version(versions.chosen)
+        """Play the active version and the chosen one on the same seeds."""
+        state = self._state
+        a = self._version(state.prompt_version)
+        b = self._version(self.query_one(VersionList).chosen)
         if a is None or b is None or a is b or not state.live:
-            self._notice("Mark one version with space and choose another to compare them.")
+            self._notice("Choose another version to compare it with the active one.")
             return
         numbers = (a.version, b.version)
         command = ComparePrompts(system_prompts=(a.text, b.text), versions=numbers)
@@ -174,3 +207,24 @@ def status_text(state: RunState, apply_key: str) -> str:
     pending = "" if state.prompt_requested is None else ", a newer one is pending"
     applies = f"{apply_key} applies the draft from the next episode on."
     return f"v{state.prompt_version} is active{pending}. {applies}"
+
+
+def version_line(known: PromptVersion, first: str, mark: str) -> Content:
+    """A version in two lines or three: its words where they differ from the first one's, and its returns."""
+    head = f"v{known.version} {mark}".rstrip()
+    updates = ""
+    if known.updates is not None:
+        updates = "  update " + "–".join(f"{n:,}" for n in dict.fromkeys(known.updates))
+    title = Content.assemble((f"{head:<11}", "bold"), words(known.text, first), (updates, ASIDE))
+    played = [
+        f"  {mode} {text}"
+        for mode in ("train", "inference")
+        if (text := _played(known.under(mode)))
+    ]
+    lines = [Content.styled(line, ASIDE) for line in played or ["  no episode yet"]]
+    return Content("\n").join([title, *lines])
+
+
+def _played(played: Played) -> str:
+    last = played.last
+    return "" if last is None else f"{last.text} over {last.episodes:,}"

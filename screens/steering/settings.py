@@ -138,7 +138,7 @@ class SettingsDialog(ModalScreen[None]):
         return value
 
     def _fault(self) -> str:
-        """Why the typed value cannot be taken."""
+        """The fault of the typed value, if it has one."""
         try:
             self._typed()
         except ConfigError as error:

@@ -84,7 +84,7 @@ class Drawing(NamedTuple):
     fitted: Sequence[float] = ()
     """Other values of y that the chart includes."""
     left: float | None = None
-    """Begin of the x axis; None: the first point."""
+    """Begin of the x axis; the first point by default."""
 
 
 class Cell(NamedTuple):

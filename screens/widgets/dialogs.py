@@ -42,7 +42,7 @@ class ConfirmDialog(ModalScreen[bool]):
         super().__init__()
         self._title = title
         self._questions = questions
-        self._answers = _answers(yes, no)
+        self._answers = _answer("y", yes, True) + "   " + _answer("n", no, False)
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog") as dialog:
@@ -80,12 +80,7 @@ class QuitDialog(ConfirmDialog):
     ]
 
 
-def _answers(yes: str, no: str) -> Content:
-    """Both answers with their keys; each can be clicked."""
-    return Content("   ").join([_answer("y", yes, True), _answer("n", no, False)])
-
-
-def _answer(key: str, words: str, answer: bool | int | None) -> Content:
+def _answer(key: str, words: str, answer: bool) -> Content:
     """An answer with its key, which can be clicked."""
     return Content.assemble((f" {key} ", "bold reverse"), f" {one_line(words)}").stylize(
         Style.from_meta({"@click": f"screen.dismiss({answer})"})

@@ -30,10 +30,6 @@ class TooSmall(Static):
         super().__init__(f"terminal too small: it needs {MIN_WIDTH} × {MIN_HEIGHT}", markup=False)
 
 
-def is_too_small(size: Size) -> bool:
-    return size.width < MIN_WIDTH or size.height < MIN_HEIGHT
-
-
 class Fitted(Screen[ScreenResultType]):
     """A screen that is laid out once, for the current size of the terminal, before it is shown.
 

@@ -11,7 +11,7 @@ from scripts.house import modules
 
 LITERAL = ("literal", "one_line")
 DRIVER = "llamagym_tui.app.terminal"
-"""What Textual draws goes through it; its lines are looked at in `screens.widgets.literal`."""
+"""What Textual draws goes through it; its lines are looked at in `screens.widgets.fields`."""
 NAMES = ("print", "input")
 METHODS = ("print", "echo", "secho", "print_exc", "print_exception", "showwarning", "add_task")
 STREAMS = ("stdout", "stderr", "__stdout__", "__stderr__")

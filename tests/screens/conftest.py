@@ -26,7 +26,7 @@ from textual.widgets import Input, TextArea
 from llamagym_tui.app import app
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.screens.widgets import chart
-from llamagym_tui.screens.widgets.literal import LiteralLines
+from llamagym_tui.screens.widgets.fields import LiteralLines
 from tests import fakes
 from tests.screens.pictures import comes_to_look_like, picture, what_differs
 from tests.screens.steps import caught_up, comes_to_rest, stands_still

@@ -16,7 +16,7 @@ from textual.screen import Screen
 from llamagym_tui import app, screens
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
-from llamagym_tui.screens.steering.version_list import VersionList
+from llamagym_tui.screens.steering.prompt_editor import VersionList
 
 
 def own_classes() -> Iterator[type[DOMNode]]:
@@ -80,7 +80,7 @@ def test_every_action_of_a_key_exists_and_takes_its_parameters(kind: type[DOMNod
     [
         (PlaygroundScreen, "pause", "pasue"),
         (PlaygroundScreen, "app.help", "help"),
-        (PlaygroundScreen, "mode('train')", "mode"),
+        (PlaygroundScreen, "turn(1)", "turn"),
         (PlaygroundScreen, "metrics", "metrics(1)"),
         (VersionList, "screen.compare", "screen.compares"),
     ],

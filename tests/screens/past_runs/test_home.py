@@ -52,7 +52,7 @@ async def test_q_in_a_run_that_was_begun_at_home_asks_and_goes_home():
         for runs in (1, 2):
             await pilot.press("enter")
             await sees(pilot, "episode 512")
-            await sees(pilot, "q Back")
+            await sees(pilot, "q Leave")
             await pilot.press("m", "escape", "q")
             await sees(pilot, "Leaving writes a checkpoint")
             await pilot.press("n", "q", "y")

@@ -32,7 +32,7 @@ def run_with_all() -> Iterator[AnyEvent]:
     for event in fakes.demo_run():
         is_last = isinstance(event, ObservationShown) and event.episode == 20_494
         if is_last:
-            text, _, grounds = drawn(agent, None, (12, 10, 0))
+            text, grounds = drawn(agent, None, (12, 10, 0))
             yield StateDrawn(episode=20_494, turn=0, text=text, grounds=list(grounds))
         if isinstance(event, EpisodesCounted):
             words = "loses 13 chips in 100 hands (random 40, best 5)"

@@ -12,7 +12,7 @@ from textual.widgets import Input, Static, TextArea
 
 from llamagym_tui.app.personal import LONGEST_NOTICE
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor
-from llamagym_tui.screens.widgets.literal import LiteralLines
+from llamagym_tui.screens.widgets.fields import LiteralLines
 from tests import fakes
 from tests.protocol.test_literal import harmful
 from tests.screens.conftest import MakeApp
