@@ -29,7 +29,8 @@ MOST_TURNS = 600
 NAMES_ACTIONS = 0.5
 """Probability that a reply of the model's own begins with an action, from which on its last layers are needed."""
 FORETOLD = 0.05
-"""Share of a value's spread that the best layer must explain for the value to count."""
+"""Share of a value's spread that the best layer must explain for the value to count; and half of that of the value
+that is foretold best, as what is hardly foretold is mostly chance."""
 AS_WELL = 0.9
 """Share of what the best layer explains that counts as explaining as well."""
 NEXT_COMPONENTS = 4
@@ -92,7 +93,8 @@ def depth_that_tells(policy: Policy, trajectories: Sequence[Trajectory]) -> Dept
         return Depth(every, reason, ())
     seen = explained_by_layer(layers, states, turns)
     best = [max(each.explained[at] for each in seen) for at in range(len(VALUES))]
-    telling = [at for at, share in enumerate(best) if share >= FORETOLD]
+    least = max(FORETOLD, max(best) / 2)
+    telling = [at for at, share in enumerate(best) if share >= least]
     if not telling:
         return Depth(every, f"all {every} layers are read: no layer foretells what comes", seen)
 
