@@ -144,7 +144,8 @@ def explained_by_layer(layers: Sequence[int], states: Tensor, turns: Turns) -> t
 def _turns(trajectories: Sequence[Trajectory]) -> Turns:
     """Turns of the first episodes, up to the limits; those at prompts beyond them are left out."""
     places: dict[Opening, int] = {}
-    rows: list[tuple[int, int, float, float]] = []  # prompt, action, reward, return
+    numbers: dict[tuple[int, ...], int] = {}  # of actions, by the reply
+    rows: list[tuple[float, ...]] = []  # prompt, action, reward, return
     after: list[int] = []
     for trajectory in trajectories:
         to_come = trajectory.episode_return
@@ -160,19 +161,14 @@ def _turns(trajectories: Sequence[Trajectory]) -> Turns:
                     if before is not None:
                         after[before] = place
                     before = len(rows)
-                    action = hash(tuple(segment.ids[turn.start : turn.end]))
+                    reply = tuple(segment.ids[turn.start : turn.end])
+                    action = numbers.setdefault(reply, len(numbers))
                     rows.append((place, action, turn.reward, to_come))
                     after.append(-1)
                 to_come -= turn.reward
-    prompt, action, reward, returns = zip(*rows, strict=True)
-    return Turns(
-        list(places),
-        torch.tensor(prompt),
-        torch.tensor(after),
-        torch.tensor(action),
-        torch.tensor(reward),
-        torch.tensor(returns),
-    )
+    prompt, action, reward, returns = torch.tensor(rows, dtype=torch.float64).T
+    of_prompts = list(places)
+    return Turns(of_prompts, prompt.long(), torch.tensor(after), action.long(), reward, returns)
 
 
 def _states(policy: Policy, prompts: Sequence[Opening], layers: Sequence[int]) -> Tensor:
