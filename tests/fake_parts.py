@@ -143,6 +143,7 @@ class Policy(EnginePolicy):
         self.trie: Any = trie
         self.can_choose = True
         self.has_finite_weights = True
+        self.plays_at_random = False
 
     @property
     def is_finite(self) -> bool:

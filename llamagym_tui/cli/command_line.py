@@ -113,7 +113,16 @@ MODEL = ("model", "env", "system_prompt", "history", "seed", "device", "dtype", 
 """Settings of whatever loads a model and plays."""
 EVALUATION = (*MODEL, "n_envs")
 """Settings of an evaluation."""
-RUN: tuple[str, ...] = (*EVALUATION, "ppo.learner", "mode", "ranks", "episodes", "minutes", "track")
+RUN: tuple[str, ...] = (
+    *EVALUATION,
+    "ppo.learner",
+    "read_depth",
+    "mode",
+    "ranks",
+    "episodes",
+    "minutes",
+    "track",
+)
 RUN += ("run_dir", "resume", "parent")
 """Settings of a run."""
 Given = dict[str, Any]

@@ -18,7 +18,12 @@ from llamagym_tui.cli.command_line import DEBUG
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.state.returns import RECENT, counted, left_text
-from llamagym_tui.state.texts import measured_text, progress_text, warm_start_text
+from llamagym_tui.state.texts import (
+    depth_text,
+    measured_text,
+    progress_text,
+    warm_start_text,
+)
 from llamagym_tui.trainer.descriptors import diverted
 
 LINE_EVERY_S = 10.0
@@ -135,6 +140,8 @@ class Progress:
                 self.notify(f"rolled back to update {event.update:,}: {event.reason}")
             case events.SettingsMeasured():
                 self.notify(f"measured: {measured_text(event)}")
+            case events.DepthMeasured():
+                self.notify(depth_text(event))
 
     def _episodes_counted(self, event: events.EpisodesCounted) -> None:
         self._returns.extend(event.returns)

@@ -60,6 +60,19 @@ class PhaseChanged(Event, frozen=True, kw_only=True):
     """The work under way, for people: ``loading the model``."""
 
 
+class DepthMeasured(Event, frozen=True, kw_only=True):
+    """Where in the model the game is seen."""
+
+    layers: list[int]
+    """Numbers of layers, ascending."""
+    explained: list[list[float]]
+    """For each of them, the share of each value's spread that is foretold from the state after it and the action."""
+    values: list[str]
+    """For people: ``reward``."""
+    read: int
+    """The number of layers that are read from now on."""
+
+
 class Progressed(Event, frozen=True, kw_only=True):
     """Progress of something that takes seconds; over with the next phase or update.
 
@@ -575,7 +588,13 @@ SessionEvent = (
     | RunFinished
 )
 ChangeEvent = (
-    WatchChanged | PaceChanged | PromptChanged | ModeChanged | SettingsChanged | SettingsMeasured
+    WatchChanged
+    | PaceChanged
+    | PromptChanged
+    | ModeChanged
+    | SettingsChanged
+    | SettingsMeasured
+    | DepthMeasured
 )
 LookEvent = TurnInspected | PolicyMapLaidOut | PolicyMapped | ConversationProbed
 WheelEvent = WheelTaken | ActionAwaited | WheelLetGo | EpisodeCorrected

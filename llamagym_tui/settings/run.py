@@ -33,6 +33,7 @@ Dtype = Literal["float32", "bfloat16"]
 """Type in which a model's weights are held; an adapter and the value head are always float32."""
 MAX_FAILURES = 32
 """Episodes in a row that may fail before a run ends, unless its settings say otherwise."""
+ReadDepth = Literal["auto", "all"] | Annotated[int, Meta(ge=1, le=LARGEST_SEED)]
 History = Literal["own", "all"] | Annotated[int, Meta(ge=0, le=LARGEST_SEED)]
 """Turns before the present one that a prompt has; ``own``: the agent's number, ``all``: the whole conversation."""
 PolicyKind = Literal["generate", "score"]
@@ -185,6 +186,14 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = "own"
     """Turns before the present one that the prompts of an episode have; a change holds from the next reset on."""
+    read_depth: Annotated[
+        ReadDepth,
+        Option(
+            flag="--read-depth",
+            help="Layers of the model that an adapter on the LM head alone reads: auto (measured), all, or a number.",
+        ),
+    ] = "auto"
+    """``auto`` becomes a number or ``all`` before the first batch; other ways of training read all layers."""
     n_envs: Annotated[
         Count,
         Option(
@@ -307,6 +316,12 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def finds_history(self) -> bool:
         """True until the number of earlier turns that help is measured; until then prompts have none."""
         return self.history == "own" and self.measured.get("history") == ""
+
+    @property
+    def finds_depth(self) -> bool:
+        """True until the layer is measured at which the game is seen. A warm start comes before any play."""
+        may_look = self.ranks == 1 and not self.sft_warm_start
+        return self.read_depth == "auto" and self.trains_head_alone and may_look
 
     @property
     def cuts_episodes(self) -> bool:
@@ -469,8 +484,11 @@ def with_measured(
 ) -> RunConfig:
     """The settings with the values that were measured, and the reasons for all that ever were.
 
-    No other ones are to be measured any more, but for the number of earlier turns.
+    No other ones are to be measured any more, but for the number of earlier turns; the depth comes before all others.
     """
     known = in_sections(values, msgspec.to_builtins(config))
-    measured = {name: why for name, why in config.measured.items() if why or name == "history"}
+    is_depth = "read_depth" in values
+    measured = {
+        name: why for name, why in config.measured.items() if why or name == "history" or is_depth
+    }
     return from_dict(RunConfig, known | {"measured": {**measured, **reasons}})

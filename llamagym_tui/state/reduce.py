@@ -14,6 +14,7 @@ from llamagym_tui.state.returns import RECENT, counted, left_text
 from llamagym_tui.state.run import Inspection, Mark, RunState, WarmStartState
 from llamagym_tui.state.texts import (
     comparison_text,
+    depth_text,
     evaluation_text,
     measured_text,
     prompts_text,
@@ -124,6 +125,8 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             return _noted(
                 measured, f"Measured in the first batch: {clipped(measured_text(event))}."
             )
+        case events.DepthMeasured():
+            return _noted(state, f"{depth_text(event)}.")
         case events.PolicyMapLaidOut():
             return replace(state, map_layout=event, mapped=None)
         case events.PolicyMapped():

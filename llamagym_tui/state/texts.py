@@ -14,6 +14,8 @@ from llamagym_tui.state.returns import (
     with_unit,
 )
 
+BARS = "▁▂▃▄▅▆▇█"
+
 
 def difference_text(by: MeanReturn, unit: str, more: str = "") -> str:
     """A mean difference over pairs of episodes, with its interval; `more` is added after the number of pairs."""
@@ -94,6 +96,18 @@ def measured_text(event: events.SettingsMeasured) -> str:
         why for name, why in event.reasons.items() if event.values.get(name) != usual.get(name)
     ]
     return "; ".join(of_changed or reasons[:1])
+
+
+def depth_text(event: events.DepthMeasured) -> str:
+    """Where in the model the game is seen: for each number of layers, the share of the best foretold value as a bar."""
+    best = max(range(len(event.values)), key=lambda at: max(row[at] for row in event.explained))
+    shares = [row[best] for row in event.explained]
+    largest = max(*shares, 0.01)
+    bars = [
+        f"{layers} {BARS[round(share / largest * (len(BARS) - 1))]} {share:.0%}"
+        for layers, share in zip(event.layers, shares, strict=True)
+    ]
+    return f"where the game is seen, {event.values[best]} foretold after layer: {'  '.join(bars)}"
 
 
 def progress_text(event: events.Progressed) -> str:

@@ -109,6 +109,9 @@ class Builders:
             names_by_turn=names_by_turn(agent),
         )
         policy.history = turns_kept(self.config.history, agent.history)
+        depth = self.config.read_depth
+        if isinstance(depth, int) and depth != loaded.model.read_depth:
+            policy.read_from(depth)
         return policy
 
     def trained(self, policy: Policy) -> str:

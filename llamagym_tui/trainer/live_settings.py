@@ -9,6 +9,7 @@ from llamagym_tui.engine.learning.measured_settings import (
     measured_settings,
 )
 from llamagym_tui.engine.learning.ppo import unused_settings
+from llamagym_tui.engine.learning.read_depth import VALUES, depth_that_tells
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.errors import ConfigError, EnvError
 from llamagym_tui.protocol import events
@@ -90,6 +91,32 @@ def measure(session: SessionBase, batch: Sequence[Trajectory], turns_per_s: floa
     found["ppo.novelty_coef"] = measured_novelty(batch, config.ppo.novelty_coef)
     changes = changes_since(session.given, config)
     _take_measured(session, {name: found[name] for name in open_ones if name not in changes})
+
+
+def finds_depth(session: SessionBase, batch: Sequence[Trajectory]) -> bool:
+    """Find the layer at which the game is seen, from a batch that was played at random; true if this was one."""
+    if not session.policy.plays_at_random:
+        return False
+    session.policy.plays_at_random = False
+    found = depth_that_tells(session.policy, batch)
+    every = len(session.policy.model.causal_lm.get_decoder().layers)
+    is_whole = found.layers == every
+    if not is_whole:
+        session.policy.read_from(found.layers)
+    _take_measured(
+        session, {"read_depth": Measured("all" if is_whole else found.layers, found.reason)}
+    )
+    if found.seen:
+        session.emit(
+            events.DepthMeasured(
+                layers=[each.layers for each in found.seen],
+                explained=[list(each.explained) for each in found.seen],
+                values=list(VALUES),
+                read=found.layers,
+            )
+        )
+    session.restart()
+    return True
 
 
 def finds_other_history(session: SessionBase, batch: Sequence[Trajectory]) -> bool:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from llamagym_tui.demos.training_data import TrainingData, doubts, training_data, training_facts
 from llamagym_tui.engine.learning.measured_settings import SMALLEST_BATCH
+from llamagym_tui.engine.learning.read_depth import can_look
 from llamagym_tui.engine.ranks import ALONE, GLOO
 from llamagym_tui.errors import (
     ActionParseError,
@@ -209,6 +210,7 @@ class Session(SessionBase):
         if restored.n_envs != self.given.n_envs:
             self.rollout.resize(restored.n_envs)
         live_settings.apply(self, restored)
+        self.policy.plays_at_random = self.given.finds_depth and can_look(self.policy)
         self.begin_batch()
         if start.generation == self.config.generation:
             self.monitor = start.seen or self.monitor
@@ -371,7 +373,9 @@ class Session(SessionBase):
             self.rollout.spectator.observe(waiting.env, probed)
 
     def _map_policy(self, *, at_once: bool = False, longest_s: float = math.inf) -> None:
-        """Go on with the policy map, unless a command waits."""
+        """Go on with the policy map, unless a command waits, or it is not known yet which layers are read."""
+        if self.policy.plays_at_random:
+            return
         until = self.clock() + longest_s
         self.policy_map.map(
             self.rollout.system_prompt,

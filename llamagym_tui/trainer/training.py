@@ -21,6 +21,8 @@ def update(session: SessionBase) -> Verdict:
     rollout_s = session.stopwatch.elapsed_s - session.batch_began_s
     turns, _ = rollout.batch_progress
     batch = rollout.take_batch()
+    if live_settings.finds_depth(session, batch):
+        return Verdict()
     session.is_first_batch = False  # not after a roll back to the beginning either
     known_prompts = rollout.take_known_prompts()
     turns_per_s = turns / max(rollout_s, 1e-9)

@@ -7,8 +7,13 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from llamagym_tui.protocol.events import EvaluationFinished, PromptsCompared, WarmStartEvaluated
-from llamagym_tui.state.texts import compared_text, comparison_text, unread_text
+from llamagym_tui.protocol.events import (
+    DepthMeasured,
+    EvaluationFinished,
+    PromptsCompared,
+    WarmStartEvaluated,
+)
+from llamagym_tui.state.texts import compared_text, comparison_text, depth_text, unread_text
 from tests import fakes
 
 
@@ -72,3 +77,15 @@ def test_what_it_has_changed_is_one_line() -> None:
     fewer = WarmStartEvaluated(before=BEFORE, after=structs.replace(AFTER, episodes=128))
     assert comparison_text(fewer).endswith("over 300 and 128 sampled episodes")
     assert "→ −0.050 ± 0.098 chips a hand, over" in comparison_text(fewer, "chips a hand")
+
+
+def test_the_depth_is_drawn_by_the_value_that_is_foretold_best() -> None:
+    event = DepthMeasured(
+        layers=[6, 12, 30],
+        explained=[[0.24, 0.0, 0.1], [0.48, 0.2, 0.0], [0.0, 0.1, 0.0]],
+        values=["reward", "return", "next observation"],
+        read=12,
+    )
+    assert depth_text(event) == (
+        "where the game is seen, reward foretold after layer: 6 ▅ 24%  12 █ 48%  30 ▁ 0%"
+    )

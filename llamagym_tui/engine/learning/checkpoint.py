@@ -24,7 +24,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from llamagym_tui.engine.learning.ppo import PPO, LearnerState
-from llamagym_tui.engine.model.sources import VALUE_HEAD_FILE
+from llamagym_tui.engine.model.sources import READ_DEPTH, VALUE_HEAD_FILE
 from llamagym_tui.engine.policy.earlier import EarlierSelf
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import RunStoreError
@@ -280,6 +280,7 @@ def _read_weights(place: Path, policy: Policy) -> Weights:
                 weights |= load_file(file)
             tied = set(model.causal_lm.all_tied_weights_keys)
         head = load_file(place / VALUE_HEAD_FILE)
+        head.pop(READ_DEPTH, None)  # the settings say so, too
     missing = own.keys() - weights.keys() - tied
     unlike = [
         name for name, value in weights.items() if name not in own or value.shape != own[name].shape

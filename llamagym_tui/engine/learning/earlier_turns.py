@@ -5,8 +5,7 @@ of the model after the present observation, the action, and the number of the tu
 actions of earlier turns as well. Each foretells the reward, the return and the next observation of episodes that were
 kept back. Where the past foretells nothing better than chance does, the observation has all that a policy can use.
 
-The regressions are kernel ridges. A straight line through the states would miss what several of their parts mean
-together, and the past would seem to help. Notation: N turns in E episodes, D hidden size, K components.
+Notation: N turns in E episodes, D hidden size.
 """
 
 import math
@@ -16,19 +15,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from llamagym_tui.engine.learning import foretelling
 from llamagym_tui.engine.learning.packing import batch_rows
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.policy.trajectory import Trajectory
 
-COMPONENTS = 32
-"""Principal components of the states, K, at most."""
 NEXT_COMPONENTS = 4
 """Of them those that are foretold of the next observation."""
 MOST_TURNS = 600
 """Turns that are looked at, at most, in whole episodes."""
 FEWEST_EPISODES = 10
 """Episodes below which nothing is concluded."""
-FOLDS = 4
 CANDIDATES = (1, 2, 4, 8, 16)
 """Numbers of earlier turns that are tried; the last one stands for all of them."""
 CERTAIN = 3.0
@@ -38,8 +35,6 @@ LEAST_GAINS = (0.05, 0.05, 0.2)
 explain. Of the next observation it is more: regressions on few turns gain a little from all that goes with it."""
 NEAR_TURNS = 0.2
 """Share of the longest episode in which turns count as of about the same number."""
-PENALTY = 0.1
-"""Of the ridge, in units of the kernel's diagonal."""
 
 
 class Played(NamedTuple):
@@ -141,9 +136,10 @@ class _Problem:
         self._count = len(episodes)
         self._episode = torch.arange(self._count).repeat_interleave(torch.tensor(lengths))  # (N,)
         self._turn = torch.cat([torch.arange(length) for length in lengths])  # (N,)
-        components = _components(torch.cat([each.states for each in episodes]).double())
+        states = torch.cat([each.states for each in episodes]).double()
+        components = foretelling.components(states)
         actions = torch.cat([each.actions for each in episodes])
-        self._similar = _similar(components)  # (N, N)
+        self._similar = foretelling.similar(components)  # (N, N)
         self._alike = (1 + (actions[:, None] == actions[None]).double()) / 2  # (N, N)
         apart = (self._turn[:, None] - self._turn[None]) / max(lengths)
         self._similar_turn = (-(apart.double() ** 2) / (2 * NEAR_TURNS**2)).exp()
@@ -174,9 +170,9 @@ class _Problem:
     def _errors(self, turns: int) -> Tensor:
         """(N, 3) squared errors of reward, return and next observation, foretold from other episodes."""
         kernel = self._kernel(turns)
-        fold = self._episode % FOLDS
-        paid = _errors(kernel, self._paid, torch.ones_like(self._goes_on), fold)
-        after = _errors(kernel, self._after, self._goes_on, fold)
+        fold = self._episode % foretelling.FOLDS
+        paid = foretelling.errors(kernel, self._paid, torch.ones_like(self._goes_on), fold)
+        after = foretelling.errors(kernel, self._after, self._goes_on, fold)
         return torch.cat([paid, after.mean(1, keepdim=True)], dim=1)
 
     def _kernel(self, turns: int) -> Tensor:
@@ -203,37 +199,3 @@ class _Problem:
         is_certain = fall.sum(0) >= CERTAIN * chance
         is_enough = shares >= torch.tensor(LEAST_GAINS)
         return float((shares * (is_certain & is_enough)).max())
-
-
-def _errors(kernel: Tensor, values: Tensor, counts: Tensor, fold: Tensor) -> Tensor:
-    """(N, M) squared errors of values foretold from other folds, in units of their spread; 0 where none counts."""
-    errors = torch.zeros_like(values)
-    for held_out in range(FOLDS):
-        here = counts & (fold == held_out)
-        others = counts & (fold != held_out)
-        if not here.any() or not others.any():
-            continue
-        mean = values[others].mean(0)
-        spread = values[others].std(0).clamp(min=1e-9)
-        known = kernel[others][:, others]
-        scale = float(known.diagonal().mean())
-        ridge = known + PENALTY * scale * torch.eye(len(known), dtype=known.dtype)
-        weights = torch.linalg.solve(ridge, (values[others] - mean) / spread)
-        foretold = kernel[here][:, others] @ weights
-        errors[here] = (foretold - (values[here] - mean) / spread).square()
-    return errors
-
-
-def _components(states: Tensor) -> Tensor:
-    """(N, K) principal components of states, in units of their largest spread."""
-    centred = states - states.mean(0)
-    left, lengths, _ = torch.linalg.svd(centred, full_matrices=False)
-    count = min(COMPONENTS, int((lengths > 1e-3 * lengths[0].clamp(min=1e-12)).sum()))
-    return (left * lengths)[:, : max(count, 1)] / (lengths[0].clamp(min=1e-12) / len(states) ** 0.5)
-
-
-def _similar(points: Tensor) -> Tensor:
-    """(N, N) 1 for equal points, and less the further they are apart: half their typical distance is a length."""
-    distances = torch.cdist(points, points).square()
-    typical = distances.flatten()[:: max(1, distances.numel() // 10_000)].median().clamp(min=1e-12)
-    return (-distances / (0.5 * typical)).exp()

@@ -22,7 +22,7 @@ from transformers import (
     StoppingCriteriaList,
 )
 
-from llamagym_tui.engine.model.lean import is_llama_like, read_states
+from llamagym_tui.engine.model.lean import is_llama_like, read_states, states_of_layers
 from llamagym_tui.engine.model.scores import scored
 from llamagym_tui.engine.model.shape import context_of
 from llamagym_tui.engine.tokens.flat_tree import flat_tree
@@ -155,6 +155,14 @@ class Backbone:
         states = read_states(self.decoder, flat)  # (M, D)
         hidden = states.new_zeros(len(tree), states.shape[-1]).index_copy(0, flat.columns, states)
         return Encoded(self.head, hidden[None])
+
+    def encode_tree_by_layer(
+        self, tree: TokenTree, read: Sequence[int], layers: Sequence[int]
+    ) -> Tensor:
+        """(L, M, D) states of M columns of a tree, ascending, after each of L numbers of layers; where it is lean."""
+        flat = flat_tree(tree, sorted(set(read)), self.device)
+        states = states_of_layers(self.decoder, flat, layers)
+        return states[:, flat.columns.argsort()]
 
     def encode_rows(self, rows: Sequence[Sequence[int]]) -> Encoded:
         """Rows as transformers computes them, padded on the right, where nothing causal looks."""

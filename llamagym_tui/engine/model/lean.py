@@ -16,6 +16,7 @@ of queries, K heads of keys and values, G = H / K heads of queries that share on
 P tokens of the prefix, W columns of a cache.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -55,6 +56,24 @@ def read_states(decoder: Any, flat: FlatTree) -> Tensor:
     # attention on nothing else is computed. Of the others nothing would be used, so their gradient is 0 either way.
     hidden = _through(last, hidden, rotation, flat.last, flat.read)  # (M, D)
     return decoder.norm(hidden)
+
+
+def states_of_layers(decoder: Any, flat: FlatTree, layers: Sequence[int]) -> Tensor:
+    """(L, M, D) hidden states, after the final norm, of the tokens that are read, after each of L numbers of layers.
+
+    Args:
+        decoder: the trunk.
+        flat: the tree.
+        layers: ascending numbers of layers.
+    """
+    hidden = decoder.embed_tokens(flat.ids)  # (N, D)
+    rotation = _rotation(decoder, hidden, flat.positions)
+    found: list[Tensor] = []
+    for number, layer in enumerate(decoder.layers, start=1):
+        hidden = _through(layer, hidden, rotation, flat.every)
+        if number in layers:
+            found.append(decoder.norm(hidden.index_select(0, flat.read)))
+    return torch.stack(found)
 
 
 def _rotation(decoder: Any, hidden: Tensor, positions: Tensor) -> Tensor:

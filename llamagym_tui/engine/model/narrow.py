@@ -10,6 +10,7 @@ Notation: S places, m tokens of replies, K directions, D hidden size, V vocabula
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -33,6 +34,8 @@ class NarrowHead:
         """(K, D), A: the directions that it sees; 0 until they are measured, and never trained."""
         self.up: nn.Parameter = head.lora_B["default"].weight
         """(V, K), B: the trained weights; only the rows of `ids` are not 0."""
+        self.is_blank = not head.base_layer.weight.any()
+        """True if the head below the adapter is 0, as in a model of first layers."""
         self.scale: float = head.scaling["default"]
         """Factor of B A h, the change of the logits."""
         self.ids = torch.empty(0, dtype=torch.long, device=self.up.device)
@@ -58,6 +61,11 @@ class NarrowHead:
     def kept(self, encoded: Encoded) -> NarrowEncoded:
         """Keep the logits that move and the sum of the others; without gradient."""
         hidden = encoded.hidden.detach()
+        shape = hidden.shape[:-1]
+        if self.is_blank:
+            no_logits = hidden.new_zeros(*shape, len(self.ids))
+            of_others = hidden.new_full(shape, math.log(len(self.up) - len(self.ids)))
+            return NarrowEncoded(self, hidden, no_logits, of_others)
         flat = hidden.reshape(-1, hidden.shape[-1])
         moved: list[Tensor] = []
         others: list[Tensor] = []
@@ -66,7 +74,6 @@ class NarrowHead:
                 logits = self._base(piece).float()
             moved.append(logits[:, self.ids])
             others.append(logits.index_fill(1, self.ids, float("-inf")).logsumexp(-1))
-        shape = hidden.shape[:-1]
         return NarrowEncoded(
             self,
             hidden,

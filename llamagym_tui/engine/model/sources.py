@@ -24,6 +24,8 @@ from llamagym_tui.user_files import make_folder
 Notify = Callable[[str], None]
 """Called with the progress, in words."""
 VALUE_HEAD_FILE = "value_head.safetensors"
+READ_DEPTH = "read_depth"
+"""Name of the number of layers in it, where they are the first ones of a deeper model."""
 
 
 def bundled_model_path() -> Path:

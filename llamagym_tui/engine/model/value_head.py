@@ -20,7 +20,7 @@ from llamagym_tui.engine.model.forward import Backbone
 from llamagym_tui.engine.model.load_faults import is_causal, require_all_weights
 from llamagym_tui.engine.model.ridge import RidgeCritic
 from llamagym_tui.engine.model.shape import base_of, read_config
-from llamagym_tui.engine.model.sources import VALUE_HEAD_FILE, is_local
+from llamagym_tui.engine.model.sources import READ_DEPTH, VALUE_HEAD_FILE, is_local
 from llamagym_tui.errors import ConfigError, ModelLoadError
 from llamagym_tui.settings import LoraConfig
 
@@ -71,6 +71,8 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         self._take_critic(ValueHead(self.causal_lm.config.get_text_config().hidden_size))
         self.has_default_adapter = False
         """True for a fresh adapter with default settings, which the trainer may replace."""
+        self.read_depth: int | None = None
+        """The number of layers, if they are the first ones of a deeper model, under a head that began as zeros."""
         self._backbone: Backbone | None = None
 
     @classmethod
@@ -122,6 +124,8 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         model = cls(lm)
         if (path / VALUE_HEAD_FILE).is_file():
             saved = load_file(path / VALUE_HEAD_FILE)
+            if READ_DEPTH in saved:
+                model._restore_depth(int(saved.pop(READ_DEPTH)))
             if "products" in saved:
                 # An adapter on the head alone: its directions were measured, and stay.
                 for weight_name, weight in model.pretrained_model.named_parameters():
@@ -143,6 +147,35 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         if self.has_narrow_head:
             self._take_critic(RidgeCritic(self.v_head.hidden_size))
 
+    def keep_layers(self, layers: int) -> None:
+        """Be the first layers alone, then the final norm, then a head of zeros, below its adapter if it has one.
+
+        Raises:
+            ConfigError: it has fewer layers, or is of another family than Llama's.
+        """
+        lm = self.causal_lm
+        decoder = lm.get_decoder()
+        if not self.backbone.is_lean or not 1 <= layers <= len(decoder.layers):
+            raise ConfigError(
+                f"The first {layers} layers cannot be read: this takes a model of the Llama family that has them."
+            )
+        del decoder.layers[layers:]
+        config = lm.config.get_text_config()
+        config.num_hidden_layers = layers
+        if getattr(config, "layer_types", None):
+            config.layer_types = config.layer_types[:layers]
+        head = lm.get_output_embeddings()
+        own = getattr(head, "base_layer", head)
+        own.weight = nn.Parameter(torch.zeros_like(own.weight), requires_grad=False)  # tied no more
+        config.tie_word_embeddings = False
+        self.read_depth = layers
+
+    def _restore_depth(self, layers: int) -> None:
+        """Read the layers that a saved folder reads; a merged model has no others, and a head of its own."""
+        if layers < len(self.causal_lm.get_decoder().layers):
+            self.keep_layers(layers)
+        self.read_depth = layers
+
     def _take_critic(self, critic: ValueHead | RidgeCritic) -> None:
         self.v_head = critic.to(self.pretrained_model.device)
 
@@ -163,6 +196,8 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         options = {"save_embedding_layers": self._saves_embeddings} if self.is_adapted else {}
         self.pretrained_model.save_pretrained(path, **options)
         head = {name: each.contiguous() for name, each in self.v_head.state_dict().items()}
+        if self.read_depth is not None:
+            head[READ_DEPTH] = torch.tensor(self.read_depth)
         save_file(head, Path(path) / VALUE_HEAD_FILE)
 
     def merged(self) -> Any:

@@ -148,10 +148,27 @@ class Policy:
         """Tokens that the model reads at most. None: no limit is known."""
         self.history: int | None = None
         """Turns before the present one that the prompts of episodes begun from now on have. None: all."""
+        self.plays_at_random = False
+        """True while the admissible replies are drawn as if all were as likely, and no prompt is read."""
         self.version = 0
         """Updates made so far, and roll backs: the same version is the same weights."""
         self.has_critic = True
         """True if the value head is used."""
+
+    def read_from(self, layers: int) -> None:
+        """Be the model's first layers alone, under a head of zeros: the admissible replies are as likely.
+
+        Raises:
+            ConfigError: more than an adapter on the head is trained, or the model has no such layers of its own.
+        """
+        if self.narrow is None:
+            raise ConfigError(
+                "Only an adapter on the LM head alone can read the states of an earlier layer: leave read_depth out, "
+                "or set lora.layers=head."
+            )
+        self.model.keep_layers(layers)
+        self.narrow.is_blank = True
+        self.memory.clear()
 
     def save_pretrained(self, folder: Path) -> None:
         """Write model, value head, tokenizer and sampling settings as a folder of transformers or PEFT."""
@@ -205,7 +222,9 @@ class Policy:
 
     def reply_divisors(self, trie: ActionTrie) -> tuple[float, ...]:
         """The divisor of each admissible reply's summed log-probability; the result is its score."""
-        match self.generation.normalization:
+        # A head of zeros gives each token the same probability, so a sum would prefer short replies.
+        normalization = "token" if self.model.read_depth else self.generation.normalization
+        match normalization:
             case "sum":
                 return (1.0,) * len(trie.replies)
             case "token":

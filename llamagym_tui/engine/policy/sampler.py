@@ -11,6 +11,7 @@ tree gives the log-probability of every admissible reply, and one of them is dra
 Notation: B prompts, M nodes of the tree of replies, V vocabulary, A admissible replies, N their tokens in all.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -93,6 +94,9 @@ class Sampler:
         with torch.inference_mode():
             # Most environments have the same actions in every turn, so this is mostly one trie and all prompts.
             for trie, indices in rows_of.items():
+                if self.policy.plays_at_random:
+                    self._guess(trie, indices, replies)
+                    continue
                 ahead = trie if is_chosen or len(trie.tree) <= LARGEST_AHEAD else NO_REPLIES
                 encoded = states_of(
                     self.policy, [prompts[index] for index in indices], ahead, self.memory
@@ -212,6 +216,19 @@ class Sampler:
             reply.ended = True
             for token in reply.ids:
                 on_token(index, token)
+
+    def _guess(self, trie: ActionTrie, indices: Sequence[int], replies: list[Reply]) -> None:
+        """Choose any of the admissible replies, each as likely, and read no prompt."""
+        divisors = self.policy.reply_divisors(trie)
+        count = len(trie.replies)
+        generator = self.policy.generator
+        drawn = torch.randint(count, (len(indices),), generator=generator, device=generator.device)
+        for index, which in zip(indices, drawn.tolist(), strict=True):
+            reply = replies[index]
+            reply.ids = list(trie.replies[which])
+            reply.logprobs = [0.0] * len(reply.ids)
+            reply.choice = Choice(which, -math.log(count), trie.replies, divisors)
+            reply.ended = True
 
     def sample(self, logits: Tensor, greedy: bool) -> tuple[Tensor, Tensor]:
         """(B,) tokens from logits (B, V), and the log-probability of each."""
