@@ -99,7 +99,7 @@ def measured_text(event: events.SettingsMeasured) -> str:
 
 
 def depth_text(event: events.DepthMeasured) -> str:
-    """Where in the model the game is seen: for each value, a bar for each number of layers. The bars fit in 70 cells."""
+    """Where in the model the game is seen: for each value a bar for each number of layers, in 70 cells."""
     bars, shares = [], []
     for name, explained in zip(event.values, zip(*event.explained, strict=True), strict=True):
         best = max(explained)

@@ -217,7 +217,6 @@ class TurnInFull(VerticalScroll, can_focus=False):
 
     def on_mount(self) -> None:
         self.watch(self._view, "in_full", self._show)
-        self.watch(self, "show_vertical_scrollbar", self._show)
 
     def on_resize(self) -> None:
         self._show()

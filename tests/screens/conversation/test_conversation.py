@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 from textual.app import ComposeResult
-from textual.widgets import Static
 
 from llamagym_tui.protocol.events import ActionsProbed, ObservationShown, TokensStreamed
 from llamagym_tui.screens.conversation import view
 from llamagym_tui.screens.conversation.turns import in_full, line_of, paragraphs, rows_of
-from llamagym_tui.screens.conversation.view import MARK, ConversationPane, ConversationView, TurnInFull
+from llamagym_tui.screens.conversation.view import MARK, ConversationPane, ConversationView
 from llamagym_tui.state.transcript import MAX_ENTRIES, ReplySoFar, Transcript
 from tests import fakes
 from tests.protocol.test_literal import NASTY, harmful
@@ -227,21 +226,3 @@ async def test_a_marked_turn_is_seen_without_colour_and_goes_with_its_entries():
         assert not app.view.following
         app.view.show(hands(2000, transcript, 20).entries)
         await until(pilot, lambda: app.view.marked is None, "its entry is gone")
-
-
-async def test_a_turn_that_is_longer_than_its_pane_is_wrapped_beside_the_scrollbar():
-    app = Bare()
-    long = Transcript()
-    for event in fakes.hand(0, [(" ".join(f"word{n:03}" for n in range(80)), HIT, "json")], 1.0):
-        long = long.after(event)  # type: ignore[arg-type]
-    async with app.run_test(size=SIZE) as pilot:
-        app.view.show(long.entries)
-        await pilot.press("end")
-        app.view.mark_next(-1)
-        await sees(pilot, "word000")
-        pane = app.query_one(TurnInFull)
-        await until(pilot, lambda: pane.max_scroll_y > 0, "a scrollbar")
-        (text,) = pane.query("Static").results(Static)
-        assert text.size.width == pane.scrollable_content_region.width
-        lines = [line.strip() for line in shown(pilot).splitlines() if "word" in line]
-        assert all(len(line.split()) > 2 for line in lines[1:])
