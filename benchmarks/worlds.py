@@ -67,6 +67,7 @@ ROWS: Mapping[str, Row] = {
     "textworld": Row("textworld", 50),
     "coin_collector": Row("tw-coin_collector", 50, env={"level": 5}),
     "kitchen": Row("kitchen", 1000),
+    "sorting": Row("sorting", 1000),
     "tank": Row(str(HERE / "strangers" / "tank.py"), 300),
     "post": Row(str(HERE / "strangers" / "post.py"), 300),
     "stall": Row(str(HERE / "strangers" / "stall.py"), 300),

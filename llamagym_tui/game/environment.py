@@ -52,10 +52,10 @@ def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Env:
             made_of = spec_of(env_id)
         return gymnasium.make(made_of, disable_env_checker=True, **env_kwargs)
     except RAISED as error:  # an environment's constructor may raise anything
-        message = described(error)
-        reason = message.partition(" was raised from the environment creator")[0].rstrip(".")
+        is_reworded = " was raised from the environment creator" in str(error)
+        reason = described(error.__context__ if is_reworded and error.__context__ else error)
         if isinstance(error, ModuleNotFoundError):
-            reason += "; install the package that has it"
+            reason = f"{reason.partition('. ')[0]}; install the package that has it"
         raise EnvError(f"The environment {env_id} cannot be made: {reason}.") from error
 
 

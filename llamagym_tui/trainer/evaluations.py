@@ -3,11 +3,8 @@
 They are played apart from the run, which then goes on where it was.
 """
 
-from __future__ import annotations
-
 import logging
 import math
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -17,9 +14,7 @@ from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.event_sinks import TimeLeft, session_failed
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.evaluation import compared, enough_for, played
-
-if TYPE_CHECKING:
-    from llamagym_tui.trainer.session import Session
+from llamagym_tui.trainer.session_base import SessionBase
 
 PATIENCE = 3
 """Times its limit that an evaluation may take until its last episodes have ended."""
@@ -28,14 +23,14 @@ WARM_START_S = 10.0
 log = logging.getLogger(__name__)
 
 
-def evaluate(session: Session, command: commands.Evaluate) -> None:
+def evaluate(session: SessionBase, command: commands.Evaluate) -> None:
     """Evaluate the present policy under the present prompt, and emit the result."""
     found = _play(session, command, _present_prompt(session), [])
     if found is not None:
         session.emit(found)
 
 
-def around_warm_start(session: Session, episodes: int) -> events.EvaluationFinished | None:
+def around_warm_start(session: SessionBase, episodes: int) -> events.EvaluationFinished | None:
     """Sampled episodes, before a warm start or after it; None: there is no result."""
     if not episodes:
         return None
@@ -43,7 +38,7 @@ def around_warm_start(session: Session, episodes: int) -> events.EvaluationFinis
     return _play(session, command, _present_prompt(session), [])
 
 
-def compare(session: Session, command: commands.ComparePrompts) -> None:
+def compare(session: SessionBase, command: commands.ComparePrompts) -> None:
     """Evaluate two prompts on the same seeds until the interval of their difference is narrow enough."""
     began_at = session.clock()
     enough = command.half_width or enough_for(session.agent.baselines)
@@ -78,12 +73,12 @@ def compare(session: Session, command: commands.ComparePrompts) -> None:
     )
 
 
-def _present_prompt(session: Session) -> tuple[str, int]:
+def _present_prompt(session: SessionBase) -> tuple[str, int]:
     return session.rollout.system_prompt, session.rollout.prompt_version
 
 
 def _play(
-    session: Session,
+    session: SessionBase,
     command: commands.Evaluate,
     prompt: tuple[str, int],
     ended: list[EpisodeCounts],
@@ -132,7 +127,7 @@ def _play(
 
 
 def _played(
-    session: Session,
+    session: SessionBase,
     command: commands.Evaluate,
     system_prompt: str,
     ended: list[EpisodeCounts],

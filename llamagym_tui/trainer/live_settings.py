@@ -1,9 +1,6 @@
 """Settings of a session that change while it runs: by a person, or as the first batch's episodes say."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from llamagym_tui.engine.learning.earlier_turns import episodes_of, turns_that_help
 from llamagym_tui.engine.learning.measured_settings import (
@@ -26,15 +23,13 @@ from llamagym_tui.settings import (
     with_measured,
 )
 from llamagym_tui.trainer.collapse import CollapseMonitor
-
-if TYPE_CHECKING:
-    from llamagym_tui.trainer.session import Session
+from llamagym_tui.trainer.session_base import SessionBase
 
 FIRST_UPDATES = 5
 """Updates after which prompts stay without earlier turns, if no episodes have shown whether these help."""
 
 
-def change(session: Session, requested: Mapping[str, Value]) -> None:
+def change(session: SessionBase, requested: Mapping[str, Value]) -> None:
     """Use other settings from now on, all that are requested or, with a warning, none; a checkpoint comes first."""
     changes = with_final_values(requested)
     try:
@@ -52,7 +47,7 @@ def change(session: Session, requested: Mapping[str, Value]) -> None:
     session.emit_mark(events.SettingsChanged(changes=changes))
 
 
-def _require_usable(session: Session, config: RunConfig) -> None:
+def _require_usable(session: SessionBase, config: RunConfig) -> None:
     """Raises ConfigError if settings need what the run was begun without."""
     if session.learner.reference is None and (config.ppo.kl_coef or config.ppo.kl_coef_final):
         raise ConfigError("The run began without a KL to the reference, so there is none to weigh.")
@@ -62,7 +57,7 @@ def _require_usable(session: Session, config: RunConfig) -> None:
     session.policy.require_playable(config.generation)
 
 
-def apply(session: Session, config: RunConfig) -> None:
+def apply(session: SessionBase, config: RunConfig) -> None:
     """Let these settings hold from now on."""
     before = session.config
     session.config = config
@@ -86,7 +81,7 @@ def apply(session: Session, config: RunConfig) -> None:
     session.rollout.cuts_episodes = config.cuts_episodes
 
 
-def measure(session: Session, batch: Sequence[Trajectory], turns_per_s: float) -> None:
+def measure(session: SessionBase, batch: Sequence[Trajectory], turns_per_s: float) -> None:
     """Take the settings that follow from the first batch, except those that were changed live."""
     config = session.config
     open_ones = [name for name, why in config.measured.items() if not why and name != "history"]
@@ -98,7 +93,7 @@ def measure(session: Session, batch: Sequence[Trajectory], turns_per_s: float) -
     _take_measured(session, {name: found[name] for name in open_ones if name not in changes})
 
 
-def finds_depth(session: Session, batch: Sequence[Trajectory]) -> bool:
+def finds_depth(session: SessionBase, batch: Sequence[Trajectory]) -> bool:
     """Find the layer at which the game is seen, from a batch that was played at random; true if this was one."""
     if not session.policy.plays_at_random:
         return False
@@ -124,7 +119,7 @@ def finds_depth(session: Session, batch: Sequence[Trajectory]) -> bool:
     return True
 
 
-def finds_other_history(session: Session, batch: Sequence[Trajectory]) -> bool:
+def finds_other_history(session: SessionBase, batch: Sequence[Trajectory]) -> bool:
     """Find how many earlier turns help; true if prompts have some from now on, which makes the batch useless."""
     if not session.config.finds_history:
         return False
@@ -149,7 +144,7 @@ def finds_other_history(session: Session, batch: Sequence[Trajectory]) -> bool:
     return True
 
 
-def _take_measured(session: Session, found: Mapping[str, Measured]) -> None:
+def _take_measured(session: SessionBase, found: Mapping[str, Measured]) -> None:
     values = {name: each.value for name, each in found.items()}
     reasons = {name: each.reason for name, each in found.items()}
     config = with_measured(session.config, values, reasons)

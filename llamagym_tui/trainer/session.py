@@ -5,23 +5,16 @@ command never meets a half-made step, except a person's at the wheel; whatever l
 Updates are in `training`, changes of settings in `live_settings`, and episodes apart from the run in `evaluations`.
 """
 
-import contextlib
 import logging
 import math
-import time
-from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Literal, assert_never
 
 from msgspec.structs import replace
 
 from llamagym_tui.demos.training_data import TrainingData, doubts, training_data, training_facts
-from llamagym_tui.engine.learning.earlier_turns import Played
 from llamagym_tui.engine.learning.measured_settings import SMALLEST_BATCH
-from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.read_depth import can_look
-from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import ALONE, GLOO
 from llamagym_tui.errors import (
     ActionParseError,
@@ -32,26 +25,22 @@ from llamagym_tui.errors import (
     UsageError,
     program_ended,
 )
-from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import described_return
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
-from llamagym_tui.runs.run_store import RunStore
-from llamagym_tui.settings import Mode, RunConfig, changed, changes_since, changes_to_restore
+from llamagym_tui.settings import Mode, changed, changes_since, changes_to_restore
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer import evaluations, live_settings, training
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints, Counters
 from llamagym_tui.trainer.collapse import CollapseMonitor
-from llamagym_tui.trainer.event_sinks import EventEmitter, Sink, session_failed
-from llamagym_tui.trainer.inbox import CommandQueue, Inbox
+from llamagym_tui.trainer.event_sinks import session_failed
 from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
 from llamagym_tui.trainer.probes.inspect_reply import ReplyInspector
 from llamagym_tui.trainer.probes.map_policy import PolicyMapper
 from llamagym_tui.trainer.ranks import started
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounter, Stopwatch
-from llamagym_tui.trainer.rollout.rollout import Rollout
-from llamagym_tui.trainer.tracker import Tracker
+from llamagym_tui.trainer.session_base import SessionBase, is_over
 
 ATTEMPTS = 120
 """Attempts to write a run's last checkpoint, `RETRY_S` apart."""
@@ -66,17 +55,6 @@ HISTORY_WARNING = (
     "long episodes take much longer than with other models."
 )
 Unit = Literal["turn", "update"]
-_AFTER: dict[events.Phase, set[events.Phase]] = {
-    "loading": {"rolling_out", "stopped", "failed"},
-    "warm_starting": {"rolling_out", "paused", "failed"},
-    "rolling_out": {"updating", "paused", "evaluating", "warm_starting", "stopped", "failed"},
-    "updating": {"rolling_out", "failed"},
-    "paused": {"rolling_out", "evaluating", "warm_starting", "stopped", "failed"},
-    "evaluating": {"rolling_out", "paused", "failed"},
-    "stopped": set(),  # by a command or a limit
-    "failed": set(),  # by an error
-}
-"""Phases that may follow each phase."""
 log = logging.getLogger(__name__)
 
 
@@ -84,85 +62,21 @@ class _ReadingEnded(BaseException):
     """The run ends while prompts are read. Nobody who tolerates an Exception swallows it."""
 
 
-class Session:
-    agent: AgentBase
-    policy: Policy
-    learner: PPO
-    rollout: Rollout
-    checkpoints: Checkpoints
-    stopwatch: Stopwatch
-    """Counts the seconds of playing and training."""
-    policy_map: PolicyMapper
+class Session(SessionBase):
+    error: Exception | None = None
+    """The error that ended it, if it failed."""
+    _ranks = ALONE
+    _is_ending = False
+    _turn_s = 0.0
+    """Seconds between two turns of the watched environment; 0: full speed."""
+    _turn_began_at = -math.inf
+    """When the watched environment's last turn began, by the clock."""
+    _step_unit: Unit | None = None
+    """The unit of the `Step` under way; None if there is none."""
+    _pauses_after_wheel = False
+    """The run pauses again once the person lets the agent act."""
     _action_probes: ActionProbes
     _inspector: ReplyInspector
-    _episode_counter: EpisodeCounter
-
-    def __init__(
-        self,
-        config: RunConfig,
-        store: RunStore,
-        command_queue: CommandQueue,
-        *,
-        sinks: Sequence[Sink] = (),
-        clock: Callable[[], float] = time.monotonic,
-        builders: Builders | None = None,
-        evaluates_end: bool = False,
-    ) -> None:
-        """A session that waits to `run`, with a run's folder, which receives every event and is closed.
-
-        Args:
-            sinks: receive every event too.
-            clock: seconds, monotonic.
-            evaluates_end: evaluate the policy that it ends with, unless it is stopped before its limit.
-        """
-        self.phase: events.Phase = "loading"
-        self.error: Exception | None = None
-        """The error that ended it, if it failed."""
-        self.config = config
-        """The settings that hold now."""
-        self.given = config
-        """The settings without what was changed live."""
-        self.inbox = Inbox(command_queue)
-        self.clock = clock
-        self.builders = builders or Builders(config)
-        self.monitor = CollapseMonitor()
-        self.batch_began_s = 0.0
-        """`stopwatch.elapsed_s` at the beginning of the batch."""
-        self.is_first_batch = True
-        self.first_episodes: list[Played] = []
-        """Episodes that show how many earlier turns help."""
-        self.awaits_warm_start = False
-        """The warm start that the run begins with is still to be made."""
-        self._store = store
-        self._ranks = ALONE
-        self._is_loaded = False
-        self._is_ending = False
-        self._evaluates_end = evaluates_end and config.final_episodes > 0
-        taken_by = [store.append, *sinks]
-        self._exits = contextlib.ExitStack()
-        if config.track is not None:
-            tracker = Tracker(config)
-            taken_by.append(tracker.take)
-            self._exits.callback(tracker.close)
-        self.emitter = EventEmitter(taken_by, clock, began_s=store.last_at_s)
-        self.emit = self.emitter.emit
-        self._turn_s = 0.0
-        """Seconds between two turns of the watched environment; 0: full speed."""
-        self._turn_began_at = -math.inf
-        """When the watched environment's last turn began, by the clock."""
-        self._step_unit: Unit | None = None
-        """The unit of the `Step` under way; None if there is none."""
-        self._pauses_after_wheel = False
-        """The run pauses again once the person lets the agent act."""
-        self._collecting = self.emitter.progress("collecting turns")
-        """Reports how full the batch under way is."""
-        self._reading = self.emitter.progress("reading prompts")
-        """Reports how many of the prompts that a fixed trunk reads at once are read."""
-        self._exits.callback(store.close)
-
-    @property
-    def log_path(self) -> Path:
-        return self._store.log_path
 
     def run(self) -> events.Phase:
         """Load, play and train until something ends it; the phase in which it ended, stopped or failed."""
@@ -272,12 +186,6 @@ class Session:
         )
         self.config = self.given
 
-    def keep(self, given: RunConfig) -> None:
-        """Take these as the settings without live changes, and write them into the run's folder."""
-        self.given = given
-        with contextlib.suppress(OSError):  # then a resumed run finds it again
-            self._store.write_config(given)
-
     def _take_up(self, start: Counters) -> None:
         """Make the probes and counters, and live changes of an earlier session again.
 
@@ -285,6 +193,10 @@ class Session:
             RunStoreError: the opponent cannot be what it was.
         """
         self.stopwatch = Stopwatch(self.clock, start.elapsed_s)
+        self._collecting = self.emitter.progress("collecting turns")
+        """Reports how full the batch under way is."""
+        self._reading = self.emitter.progress("reading prompts")
+        """Reports how many of the prompts that a fixed trunk reads at once are read."""
         self.policy.on_reading = self._on_reading
         self.policy_map = PolicyMapper(self.agent, self.policy, self.emit, self.clock)
         self._action_probes = ActionProbes(self.agent, self.policy)
@@ -444,25 +356,6 @@ class Session:
         self._collecting = self.emitter.progress("collecting turns")
         training.react(self, verdict)
 
-    def begin_batch(self) -> None:
-        self.batch_began_s = self.stopwatch.elapsed_s
-
-    def restart(self) -> None:
-        """Drop the batch and the episodes under way: all episodes of a batch are played by one distribution."""
-        self.rollout.restart()
-        self.begin_batch()
-
-    def report_episodes(self) -> None:
-        """Emit the episodes that ended since the last report."""
-        dropped = self.rollout.failures.dropped
-        for event in self._episode_counter.take_events(self.rollout.env_steps, dropped):
-            self.emit(event)
-
-    def emit_mark(self, event: events.Event) -> None:
-        """Emit an event from which on the recent returns, and their words, begin again."""
-        self._episode_counter.begin_again(self.rollout.mode, self.rollout.prompt_version)
-        self.emit(event)
-
     def _on_reading(self, done: int, total: int) -> None:
         """Report how many prompts are read. Raises _ReadingEnded: the run is to end, and others are left."""
         if done == 0:
@@ -496,36 +389,11 @@ class Session:
 
     def _handle_commands(self) -> None:
         while not is_over(self.phase) and (command := self.inbox.take()) is not None:
-            self._handle(command)
+            self.handle(command)
             if isinstance(command, commands.Step):
                 return  # or a second one would be swallowed
 
-    def should_end_update(self) -> bool:
-        """True if the run should stop; a pause waits for the end of the update.
-
-        Commands that change nothing of the run are handled at once.
-        """
-        while command := self.inbox.take(
-            commands.Watch,
-            commands.SetPace,
-            commands.DrawStates,
-            commands.ProbeActions,
-            commands.TakeWheel,
-            commands.LetGo,
-        ):
-            self._handle(command)
-        return self.inbox.holds(commands.Stop)
-
-    def should_end_evaluation(self) -> bool:
-        # A person at the table waits for the answer.
-        while command := self.inbox.take(commands.ProbeActions):
-            self._handle(command)
-        return self.inbox.holds(commands.Stop, commands.CancelEvaluation, commands.CancelWarmStart)
-
-    def should_end_warm_start(self) -> bool:
-        return self.inbox.holds(commands.Stop, commands.CancelWarmStart)
-
-    def _handle(self, command: AnyCommand) -> None:
+    def handle(self, command: AnyCommand) -> None:
         rollout = self.rollout
         refusing = self.emitter.refusing
         match command:
@@ -626,11 +494,6 @@ class Session:
             self.restart()
         self._map_policy(at_once=self.policy_map.is_cheap)
 
-    def opponent_begins_anew(self) -> None:
-        """Earlier selves are those of the policy that goes on."""
-        if self.rollout.opponent is not None:
-            self.rollout.opponent.begin_anew()
-
     def _warm_start(self, data: TrainingData, episodes: int = 0) -> None:
         """Train on demonstrations, then go on where the run was; evaluate with `episodes` before and after.
 
@@ -662,56 +525,6 @@ class Session:
             self.emit(events.WarmStartEvaluated(before=before, after=after))
 
     # Checkpoints and the end
-
-    def _counters(self) -> Counters:
-        rollout = self.rollout
-        return Counters(
-            seed=self.config.seed,
-            episodes=rollout.episodes,
-            env_steps=rollout.env_steps,
-            dropped=rollout.failures.dropped,
-            elapsed_s=self.stopwatch.elapsed_s,
-            system_prompt=rollout.system_prompt,
-            prompt_version=rollout.prompt_version,
-            changed=changes_since(self.given, self.config),
-            generation=self.config.generation,
-            seen=self.monitor,
-            started=rollout.started,
-            opponent=None if rollout.opponent is None else rollout.opponent.state(),
-            awaits_warm_start=self.awaits_warm_start,
-        )
-
-    @property
-    def has_news(self) -> bool:
-        """True if anything was played or changed since the last checkpoint."""
-        return self.checkpoints.has_news(self._counters())
-
-    def save(self) -> None:
-        """Write a checkpoint. Raises RunStoreError: it cannot be written."""
-        self.checkpoints.save(self._counters())
-        self.emit(events.CheckpointSaved(update=self.learner.updates))
-
-    def save_or_warn(
-        self,
-        *,
-        requested: bool = True,
-        then: str = f"The run goes on, and tries again every {RETRY_S:.0f} s.",
-    ) -> None:
-        """Write a checkpoint; a full disk does not end a run that can go on.
-
-        Where it was `requested`, every failure is warned of, and not only the first one; `then` is what follows.
-        """
-        was_failing = self.checkpoints.is_failing
-        self.report_episodes()  # a resumed run counts from here
-        try:
-            self.save()
-        except RunStoreError as error:
-            log.exception("no checkpoint")
-            if requested or not was_failing:
-                self.emitter.warn(f"{error} {then}", refused="checkpoint", unwritten=True)
-        else:
-            if was_failing:
-                self.emitter.warn("A checkpoint could be written again.")
 
     def _stop(self, *, at_limit: bool = False) -> None:
         """End the run with a map, a checkpoint and, at its limit, an evaluation of its last policy."""
@@ -780,21 +593,3 @@ class Session:
             self.save_or_warn(
                 requested=False, then="What was learnt since the one before it is lost."
             )
-
-    def enter(self, phase: events.Phase, detail: str = "") -> events.Phase:
-        """Enter a phase; the one before it."""
-        before = self.phase
-        if phase not in _AFTER[before]:
-            raise LlamaGymError(
-                f"A session cannot go from {before} to {phase}; this is a fault of the program: report it."
-            )
-        self.phase = phase
-        if self._is_loaded:
-            self.stopwatch.run(phase in ("rolling_out", "updating"))
-        self.emit(events.PhaseChanged(phase=phase, detail=detail))
-        return before
-
-
-def is_over(phase: events.Phase) -> bool:
-    """True if nothing can follow a phase."""
-    return not _AFTER[phase]

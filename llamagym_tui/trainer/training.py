@@ -1,9 +1,5 @@
 """Training of a session's policy: updates, the reaction to a collapse, roll backs, warm starts."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
 from llamagym_tui.demos.training_data import TrainingData
@@ -12,16 +8,14 @@ from llamagym_tui.protocol import events
 from llamagym_tui.trainer import live_settings
 from llamagym_tui.trainer.collapse import CollapseMonitor, Verdict
 from llamagym_tui.trainer.event_sinks import TimeLeft
-
-if TYPE_CHECKING:
-    from llamagym_tui.trainer.session import Session
+from llamagym_tui.trainer.session_base import SessionBase
 
 LARGEST_FIRST_RATIO = 0.05
 """Distance of an update's first ratio from 1 above which sampling and scoring disagree."""
 COLLAPSE_ADVICE = "Roll back, and lower ppo.lr or raise ppo.kl_coef."
 
 
-def update(session: Session) -> Verdict:
+def update(session: SessionBase) -> Verdict:
     """Update the policy on the full batch; a stop between two optimizer steps keeps the steps made."""
     rollout = session.rollout
     rollout_s = session.stopwatch.elapsed_s - session.batch_began_s
@@ -61,7 +55,7 @@ def update(session: Session) -> Verdict:
     return session.monitor.judge(stats)
 
 
-def react(session: Session, verdict: Verdict) -> None:
+def react(session: SessionBase, verdict: Verdict) -> None:
     """Warn of a collapse, keep the last checkpoint if the policy is good, and write another one if it is time."""
     if verdict.is_new:
         collapsed = verdict.level == "collapsed"
@@ -78,7 +72,7 @@ def react(session: Session, verdict: Verdict) -> None:
         session.save_or_warn(requested=False)
 
 
-def roll_back(session: Session) -> None:
+def roll_back(session: SessionBase) -> None:
     """Go on from the last good checkpoint; with a warning, nothing is done if none can be read."""
     try:
         session.checkpoints.roll_back()
@@ -94,7 +88,7 @@ def roll_back(session: Session) -> None:
     session.save_or_warn()  # or a resumed run would have the weights that were left
 
 
-def warm_start(session: Session, data: TrainingData) -> None:
+def warm_start(session: SessionBase, data: TrainingData) -> None:
     """Train on demonstrations, and go on with that policy; if it is ended early, what was learnt stays.
 
     A checkpoint is written before, to which a roll back goes, and one after; the batch under way is dropped.

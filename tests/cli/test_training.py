@@ -31,7 +31,7 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.runs import run_store
 from llamagym_tui.settings import RunConfig, WarmStartStats
-from llamagym_tui.trainer import session
+from llamagym_tui.trainer import session_base
 from tests import fakes
 from tests.fake_parts import Clock, FakeBuilders, Rollout, made_up_stats
 from tests.state.test_pending import FINISHED
@@ -45,7 +45,7 @@ class Stagehand:
         self.faults: dict[str, Exception] = {}
         self.built: list[FakeBuilders] = []
         self.before_step: Any = lambda rollout: None
-        monkeypatch.setattr(session, "Builders", self.build)
+        monkeypatch.setattr(session_base, "Builders", self.build)
 
     def build(self, config: RunConfig) -> FakeBuilders:
         self.built.append(FakeBuilders(config, faults=self.faults, before_step=self.before_step))

@@ -58,7 +58,10 @@ def test_an_id_that_a_package_registers_is_refused_with_how_its_module_is_named(
 
 
 def test_a_module_that_is_not_installed_is_named() -> None:
-    with pytest.raises(UsageError, match="No module named 'no_such'; install the package"):
+    with pytest.raises(
+        UsageError,
+        match=r"ModuleNotFoundError: No module named 'no_such'; install the package that has it\.$",
+    ):
         catalog.find_agent("no_such:Maze-v0")
 
 
@@ -202,6 +205,10 @@ def _broken() -> gymnasium.Env:
     raise RuntimeError("no display\nand more")
 
 
+def _refusing() -> gymnasium.Env:
+    raise TypeError("no such size")
+
+
 @pytest.mark.parametrize(
     ("env_id", "entry_point", "sentence"),
     [
@@ -220,7 +227,12 @@ def _broken() -> gymnasium.Env:
         (
             "Stub/Broken-v0",
             _broken,
-            r"cannot be made: no display \(.*test_catalog\.py, line \d+\)\.$",
+            r"cannot be made: RuntimeError: no display \(.*test_catalog\.py, line \d+\)\.$",
+        ),
+        (
+            "Stub/Refusing-v0",
+            _refusing,
+            r"cannot be made: TypeError: no such size \(.*test_catalog\.py, line \d+\)\.$",
         ),
         (
             "Stub/Parts-v0",

@@ -153,7 +153,10 @@ class Sampler:
         self, prompts: Sequence[Opening], replies: Sequence[Reply], indices: Sequence[int]
     ) -> list[list[int]]:
         """Replies that are continued together: all of them where padding on the left does no harm."""
-        takes_padding = is_llama_like(self.policy.model.causal_lm.config)
+        config = self.policy.model.causal_lm.config
+        if config.model_type == "rwkv":  # With a state, transformers mixes the rows of a batch up.
+            return [[index] for index in sorted(indices)]
+        takes_padding = is_llama_like(config)
         groups: dict[int, list[int]] = {}
         for index in sorted(indices):
             prefix, rest = prompts[index]

@@ -3,7 +3,7 @@
 A reply is never decoded and encoded again: encoding may cut the same text into other tokens, which the policy did not
 sample. The next prompt is the ids so far, then the chat template's end of a reply, then the next user message. Some
 templates rewrite history, which allows no such prompts; rendering tells which.
-Messages are text: a special token that is spelled out in one is broken by a space, so that it stays text.
+Messages are text: a control token that is spelled out in one is broken by a space, so that it stays text.
 """
 
 import re
@@ -59,7 +59,7 @@ class ChatTokenizer:
             i for i in self._special if THOUGHT_TAG.fullmatch(tokenizer.convert_ids_to_tokens(i))
         }
         self._spelling = re.compile(r"(?!)")
-        """Finds special tokens in a text. While the template is looked at, there are none."""
+        """Finds control tokens in a text. While the template is looked at, there are none."""
         if not tokenizer.chat_template:
             begins = tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id]
             tokenizer.chat_template = f"{'{{ bos_token }}' if begins else ''}{PLAIN_TEMPLATE}"
@@ -83,14 +83,24 @@ class ChatTokenizer:
         self._opens = self._opened_thought()
         self.keeps_history = self._keeps_history()
         """True if a conversation may go on behind the sampled ids."""
-        added = self.tokenizer.added_tokens_decoder.keys()
-        hidden = sorted({*self._special, *(added & set(self.end_ids))})
-        texts = [text for text in self.tokenizer.convert_ids_to_tokens(hidden) if len(text) > 1]
+        spelled = self.tokenizer.convert_ids_to_tokens(sorted(self._control_ids()))
+        texts = [text for text in spelled if len(text) > 1]
         longest_first = sorted(map(re.escape, texts), key=len, reverse=True)
         self._spelling = re.compile("|".join(longest_first) or r"(?!)")
 
+    def _control_ids(self) -> set[int]:
+        """Special tokens, and added ones with which the template writes a turn or a reply ends."""
+        turns = [*opening(_MARK), user(_MARK), assistant(_MARK), user(_MARK)]
+        written = {*self.end_ids, *self._ids(self._render(turns, prompt=True))}
+        controls = set(self._special)
+        for token, added in self.tokenizer.added_tokens_decoder.items():
+            is_text = not added.content.strip() or THOUGHT_TAG.fullmatch(added.content)
+            if token in written and not is_text:
+                controls.add(token)
+        return controls
+
     def _literal(self, text: str) -> str:
-        """A text in which no special token is spelled out."""
+        """A text in which no control token is spelled out."""
         return self._spelling.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
 
     def _opening(self, system_prompt: str, observation: str) -> Opening:

@@ -1,8 +1,9 @@
 """The policy map of a run: the agent's states laid out once, and the policy scored on all of them again and again.
 
-States are scored in pieces between two turns, so a model that reads slowly plays on meanwhile. The first map under a
-prompt may take `FIRST_SHARE` of the time and is emitted piece by piece; each later one may take `SHARE`, and is emitted
-whole. If weights move before a map is whole, its states are of several updates, and another map follows.
+States are scored in slices between two turns, so a model that reads slowly plays on meanwhile. The first map under a
+prompt is read by count, because the run's memory keeps what it reads: a seeded run then reads the same prompts in the
+same batches, and learns the same to the bit. It is emitted slice by slice. Later maps may take `SHARE` of the time, and
+are emitted whole. If weights move before a map is whole, its states are of several updates, and another map follows.
 """
 
 import logging
@@ -23,12 +24,12 @@ from llamagym_tui.settings import GenerationConfig
 
 REST_S = 3.0
 """Seconds between two maps at least."""
-FIRST_SHARE = 0.5
-"""Share of the time that the first map under a prompt may take."""
+FIRST_SLICE = 64
+"""States of the first map under a prompt that are scored between two turns."""
 SHARE = 0.1
 """Share of the time that later maps may take."""
 SLICE_S = 0.5
-"""Seconds after which the rest of a map waits for the next turn."""
+"""Seconds after which the rest of a later map waits for the next turn."""
 CHEAP_S = 2.0
 """Seconds of a map that nobody notices."""
 AT_ONCE = 16
@@ -122,9 +123,15 @@ class PolicyMapper:
             return
         if not self._shares:
             self._begun_by = self._policy.version
-        until = math.inf if at_once else began_at + SLICE_S
+        is_first = self._version is None
+        most = len(self._states)
+        until = math.inf
+        if is_first and not at_once:
+            most = min(most, len(self._shares) + FIRST_SLICE)
+        elif not at_once:
+            until = began_at + SLICE_S
         try:
-            while len(self._shares) < len(self._states):
+            while len(self._shares) < most:
                 if should_stop() or self._clock() >= until:
                     break
                 start = len(self._shares)
@@ -139,12 +146,11 @@ class PolicyMapper:
             )
             return
         now = self._clock()
-        share = FIRST_SHARE if self._version is None else SHARE
         self._took_s += now - began_at
-        self._next_at = now + (now - began_at) * (1 / share - 1)
         shares = list(self._shares)
-        is_first = self._version is None
         is_whole = len(shares) == len(self._states)
+        if is_whole or not is_first:
+            self._next_at = now + (now - began_at) * (1 / SHARE - 1)
         if is_whole:
             self.is_cheap = self._took_s <= CHEAP_S
             self._next_at = max(self._next_at, now + REST_S)

@@ -129,7 +129,7 @@ def test_episodes_are_stamped_with_the_prompt_and_the_policy_of_their_reset(make
     rollout.set_system_prompt("Count faster.", 6)
     ended = rollout.step()
     assert {episode.prompt_version for episode in ended} == {5}
-    assert {(t.policy_version, t.prompt_version) for t in rollout.take_batch()} == {(3, 5)}
+    assert {trajectory.policy_version for trajectory in rollout.take_batch()} == {3}
 
 
 def test_the_watched_environment_reports_its_episode_in_order(make_rollout):
