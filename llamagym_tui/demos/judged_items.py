@@ -52,7 +52,8 @@ def own_prompt(actions: Sequence[str]) -> str:
 
 def shown_to_model(item: str) -> str:
     """The user message for an item."""
-    return f"The next item is: {item}"
+    end = "" if item.endswith((".", "!", "?")) else "."
+    return f"The next item is: {item}{end}"
 
 
 def actions_of(names: str) -> list[str]:
