@@ -87,7 +87,9 @@ def main(
     loaded = load_model_and_tokenizer(model, "cpu")
     if random_weights:
         torch.manual_seed(0)
-        loaded.model.causal_lm.apply(loaded.model.causal_lm._init_weights)
+        for weight in loaded.model.causal_lm.parameters():
+            with torch.no_grad():
+                weight.normal_(std=0.02) if weight.dim() > 1 else weight.fill_(1.0)
     reader = Reader(loaded, own_prompt(tuple(SHELVES)))
     before = time.process_time()
     states = reader.states([shown_to_model(word) for word, _ in words])
