@@ -301,13 +301,13 @@ class LlamaGymApp(Actions):
         folder = data_dir() / "pictures"
         if self.run_state is not None:
             folder = Path(self.run_state.run_dir).absolute()
-        path = folder / f"screen-{self._clock():%Y%m%d-%H%M%S-%f}.svg"
         what = "screen"
         # librsvg would drop spaces at the beginning of a text.
         picture = self.export_screenshot().replace("<svg ", '<svg xml:space="preserve" ', 1)
         if film and self._state.film and self._state.map_layout:
             what = "film"
             picture = run_film(self._state)
+        path = folder / f"{what}-{self._clock():%Y%m%d-%H%M%S-%f}.svg"
         try:
             replace_file(path, picture.encode())
             self.notify(f"The {what} is saved: {path}")

@@ -99,15 +99,19 @@ def measured_text(event: events.SettingsMeasured) -> str:
 
 
 def depth_text(event: events.DepthMeasured) -> str:
-    """Where in the model the game is seen: for each number of layers, the share of the best foretold value as a bar."""
-    best = max(range(len(event.values)), key=lambda at: max(row[at] for row in event.explained))
-    shares = [row[best] for row in event.explained]
-    largest = max(*shares, 0.01)
-    bars = [
-        f"{layers} {BARS[round(share / largest * (len(BARS) - 1))]} {share:.0%}"
-        for layers, share in zip(event.layers, shares, strict=True)
-    ]
-    return f"where the game is seen, {event.values[best]} foretold after layer: {'  '.join(bars)}"
+    """Where in the model the game is seen: for each value a bar for each number of layers, in 70 cells."""
+    bars, shares = [], []
+    for name, explained in zip(event.values, zip(*event.explained, strict=True), strict=True):
+        best = max(explained)
+        top = len(BARS) - 1
+        drawn = "".join(BARS[round(share / max(best, 0.01) * top)] for share in explained)
+        bars.append(f"{name.removeprefix('next ')} {drawn}")
+        shares.append(f"{best:.0%} of the {name}")
+    layers = ", ".join(str(number) for number in event.layers)
+    return (
+        f"Layers {event.layers[0]}–{event.layers[-1]}: {'  '.join(bars)}; bars: how much is foretold after "
+        f"{layers} layers, at best {', '.join(shares)}"
+    )
 
 
 def progress_text(event: events.Progressed) -> str:

@@ -134,6 +134,7 @@ class PolicyMapScreen(Fitted[None]):
 
     def action_frame(self, back: int) -> None:
         self._back = max(0, min(self._back + back, len(self._state.film) - 1))
+        self._shows_best = False
         self.show(self._state)
 
     def action_swap(self) -> None:

@@ -54,7 +54,12 @@ class VersionList(OptionList):
             id="prompt.compare",
         ),
     ]
-    DEFAULT_CSS = "VersionList { height: auto; max-height: 40%; border: none; padding: 0; background: $surface; }"
+    DEFAULT_CSS = """
+    VersionList {
+        height: auto; max-height: 40%; border: none; padding: 0; background: $surface;
+        &:focus { border: none; }
+    }
+    """
 
     @property
     def chosen(self) -> int | None:

@@ -100,7 +100,8 @@ class HelpDialog(ModalScreen[None]):
         with VerticalScroll(classes="dialog") as dialog:
             dialog.border_title = "help"
             dialog.border_subtitle = "escape closes"
-            yield Static(self._purpose(), markup=False)
+            if purpose := self._purpose():
+                yield Static(purpose, markup=False)
             yield Static(self._keys(), markup=False)
 
     def _purpose(self) -> str:
@@ -116,7 +117,8 @@ class HelpDialog(ModalScreen[None]):
             if tooltip and not binding.system:
                 title = node.BINDING_GROUP_TITLE or "Everywhere"
                 keys = rows.setdefault((title, tooltip), [])
-                keys.append(self.app.get_key_display(binding))
+                # The bottom row may name two keys at once; here each has a row.
+                keys.append(self.app.get_key_display(Binding(binding.key, "", "")))
         table = Table.grid(padding=(0, 1))
         shown = ""
         for (title, tooltip), keys in rows.items():

@@ -79,7 +79,7 @@ def test_what_it_has_changed_is_one_line() -> None:
     assert "→ −0.050 ± 0.098 chips a hand, over" in comparison_text(fewer, "chips a hand")
 
 
-def test_the_depth_is_drawn_by_the_value_that_is_foretold_best() -> None:
+def test_the_depth_is_drawn_for_each_value_and_its_bars_are_seen_in_a_narrow_terminal() -> None:
     event = DepthMeasured(
         layers=[6, 12, 30],
         explained=[[0.24, 0.0, 0.1], [0.48, 0.2, 0.0], [0.0, 0.1, 0.0]],
@@ -87,5 +87,9 @@ def test_the_depth_is_drawn_by_the_value_that_is_foretold_best() -> None:
         read=12,
     )
     assert depth_text(event) == (
-        "where the game is seen, reward foretold after layer: 6 ▅ 24%  12 █ 48%  30 ▁ 0%"
+        "Layers 6–30: reward ▅█▁  return ▁█▅  observation █▁▁; bars: how much is foretold after 6, 12, 30 layers, "
+        "at best 48% of the reward, 20% of the return, 10% of the next observation"
     )
+    longest = structs.replace(event, layers=[6] * 7 + [30], explained=[[0.1, 0.1, 0.1]] * 8)
+    bars, _, _ = depth_text(longest).partition(";")
+    assert len(bars) < 70

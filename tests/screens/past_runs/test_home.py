@@ -39,6 +39,14 @@ async def test_home_offers_the_agents_and_opens_a_playground():
         assert client.started == app.config
 
 
+async def test_help_at_home_lists_its_keys():
+    app = LlamaGymApp(client_factory=fakes.FakeClient)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await sees(pilot, "Blackjack")
+        await pilot.press("question_mark")
+        await sees(pilot, "Open the playground: a new run of this agent.")
+
+
 async def test_q_in_a_run_that_was_begun_at_home_asks_and_goes_home():
     clients = []
 

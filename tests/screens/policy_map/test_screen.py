@@ -14,7 +14,7 @@ from llamagym_tui.screens.policy_map.mapped_policy import Spot
 from tests import fakes, recorded_run
 from tests.screens.conftest import MakeApp
 from tests.screens.map_events import blackjack, hitting, lake
-from tests.screens.steps import rolling_out, sees, shown, until
+from tests.screens.steps import notices, rolling_out, sees, shown, until
 
 NARROW, WIDE = (80, 24), (120, 34)
 
@@ -59,6 +59,20 @@ async def test_o_shows_the_best_actions_and_the_policy_again(make_app: MakeApp):
         assert "81%" not in shown(pilot)
         await pilot.press("o")
         await sees(pilot, "plays optimally in 8 of 11 states")
+        await pilot.press("o", "left_square_bracket")
+        await sees(pilot, "↓ 81%")
+
+
+async def test_the_film_of_the_map_is_saved_by_its_name(make_app: MakeApp):
+    app = make_app(fakes.FakeClient([*blackjack(3.0), hitting(14.5, update=13)]))
+    async with rolling_out(app, WIDE) as pilot:
+        await pilot.press("g")
+        await sees(pilot, "224 of 280")
+        await pilot.press("Y")
+        await until(pilot, lambda: notices(app), "a notice")
+    assert app.config is not None
+    [path] = Path(app.config.run_dir).glob("film-*.svg")
+    assert notices(app) == [f"The film is saved: {path}"]
 
 
 async def test_the_cursor_moves_over_the_edge_and_tells_of_its_cell(make_app: MakeApp):
