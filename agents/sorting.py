@@ -39,14 +39,15 @@ class SortingAgent(Agent):
     return_unit = "of four things"
 
     def get_system_prompt(self) -> str:
-        replies = [f'{{"action": {index}}} for {kind}' for index, kind in enumerate(KINDS)]
-        return (
-            "You sort the deliveries of a shop. Put each thing on the shelf of its kind. "
-            f"Reply with {', '.join(replies[:-1])} or {replies[-1]}."
-        )
+        shelves = ", ".join(KINDS)
+        return f"You sort the deliveries of a shop. Name the shelf for each thing: {shelves}."
 
     def format_observation(self, observation: Any) -> str:
         return f"The next thing is: {observation}."
+
+    def format_action(self, action: Any) -> str:
+        """The name of the shelf: in one token, where two-digit numbers part late."""
+        return self.action_name(action)
 
     def describe_turn(self, observation: Any, action: Any, reward: float) -> str:
         return str(observation)

@@ -38,6 +38,7 @@ from llamagym_tui.state.run import RunState, initial_state, requested, restarted
 
 if TYPE_CHECKING:
     from llamagym_tui.app.trainer_client import TrainerClient
+    from llamagym_tui.screens.judging.judging import Reading
     from llamagym_tui.screens.play.classroom import Classroom
 
 PAINT_S = 1 / 5
@@ -346,6 +347,38 @@ class SeatApp(LlamaGymApp):
         match = self._classroom.match_of(self._seat)
         screen = SeatScreen(game, match, self._agent.title, state, self._classroom, self._seat)
         self.push_screen(screen)
+
+
+class SortingApp(LlamaGymApp):
+    """The app of a file that is sorted by a person's judgements; there is no trainer."""
+
+    def __init__(self, reading: Reading, config: RunConfig, begin: Callable[[], object]) -> None:
+        """An app that shows what is read.
+
+        Args:
+            reading: what has been read so far.
+            config: names the model, which is downloaded only if the person agrees.
+            begin: starts the reading.
+        """
+        super().__init__()
+        self._reading = reading
+        self._model_config = config
+        self._begin_reading = begin
+        self.written: list[Path] = []
+        """Files that were written at the end."""
+
+    def get_default_screen(self) -> Screen[Any]:
+        return Screen()
+
+    def on_mount(self) -> None:
+        from llamagym_tui.screens.judging.judging import JudgingScreen
+
+        self.push_screen(JudgingScreen(self._reading), self._left)
+        self.require_model(self._model_config, self._begin_reading, self.exit)
+
+    def _left(self, written: list[Path] | None) -> None:
+        self.written = written or []
+        self.exit()
 
 
 def open_playground(config: RunConfig, lesson: str | None = None) -> int:

@@ -19,7 +19,7 @@ from llamagym_tui.errors import UsageError, require_library
 from llamagym_tui.game.environment import OPPONENT, SELF, outside_opponents
 from llamagym_tui.protocol.literal import echo
 from llamagym_tui.runs import model_registry, run_store
-from llamagym_tui.settings import RunConfig
+from llamagym_tui.settings import RunConfig, from_dict
 from llamagym_tui.setup import catalog, run_config, trust
 from llamagym_tui.setup.play_config import typed_evaluation
 from llamagym_tui.user_files import browser_session, runs_dir
@@ -122,6 +122,28 @@ app.command(
     "dpo",
     help="Learn to prefer a person's replies over the replies of the model that they replaced.",
 )(_warm_start_by("dpo"))
+
+
+@app.command()
+@with_settings("model", "system_prompt", "device", "threads")
+def sort(
+    items: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A text file with a line for each item.")
+    ],
+    given: Given,
+    actions: Annotated[
+        str, typer.Option(help="What is done with an item: names with commas between.")
+    ],
+) -> None:
+    """Sort the lines of a text file: a model chooses an action, and learns from your judgements."""
+    from llamagym_tui.cli import sorting
+
+    prompt = given.pop("system_prompt", "")
+    config = from_dict(RunConfig, {"agent": "", "run_dir": "", **given})
+    reading = sorting.ReadingThread(items, actions, prompt, config)
+    if not _is_shown():
+        raise UsageError("Sorting needs a terminal.")
+    raise typer.Exit(sorting.sort(reading))
 
 
 @app.command("eval")

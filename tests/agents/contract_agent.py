@@ -94,7 +94,7 @@ def test_its_prompt_names_each_action(agent: Agent) -> None:
     prompt = agent.get_system_prompt().lower()
     for index, name in enumerate(catalog.action_names(type(agent))):
         assert name.lower() in prompt
-        assert str(index) in prompt
+        assert agent.format_action(index) in prompt
 
 
 def test_it_tells_every_observation_in_literal_text(agent: Agent) -> None:

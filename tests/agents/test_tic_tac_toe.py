@@ -55,6 +55,14 @@ def test_the_expert_loses_to_no_opponent_and_beats_those_that_err(opponent: str)
     assert (max(found) > 0) == (opponent != "expert")
 
 
+def test_each_game_draws_one_of_several_opponents() -> None:
+    def first(board: str) -> int:
+        return free(board)[0]
+
+    of_both = sum(returns("expert+first", first))
+    assert sum(returns("expert", first)) < of_both < sum(returns("first", first))
+
+
 Fields = Callable[[str, str], Sequence[int]]
 
 

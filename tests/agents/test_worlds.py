@@ -127,6 +127,14 @@ def test_numbers_of_continuous_worlds_are_levels_of_their_ranges() -> None:
     )
 
 
+def test_the_links_of_an_acrobot_are_drawn_where_their_angles_say() -> None:
+    to_the_right = acrobot.AcrobotAgent().draw([0, 1, 1, 0, 0, 0])
+    assert to_the_right[5].strip() == "+⠉⠉⠉⠉o⠉⠉⠉O"
+    bent_up = acrobot.AcrobotAgent().draw([0, 1, 0, 1, 0, 0])
+    assert bent_up[5].strip() == "+⠉⠉⠉⠉o"
+    assert bent_up[2].index("O") == bent_up[5].index("o") == 17
+
+
 @pytest.mark.parametrize(("name", "steps"), [("acrobot", 3), ("mountain_car", 4), ("cart_pole", 1)])
 def test_an_action_is_held_for_the_agents_steps_and_their_rewards_are_summed(
     name: str, steps: int

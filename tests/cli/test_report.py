@@ -7,9 +7,11 @@ import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
@@ -18,7 +20,11 @@ from llamagym_tui.cli.main import app
 from llamagym_tui.protocol.events import (
     AnyEvent,
     PromptChanged,
+    WarmStartFinished,
 )
+from llamagym_tui.settings import WarmStartStats
+from llamagym_tui.state.run import initial_state
+from llamagym_tui.state.run_summary import RunSummary
 from tests import fakes
 from tests.recorded_run import record
 from tests.screens.map_events import hitting, layout_of
@@ -159,3 +165,22 @@ def test_a_place_that_cannot_be_written_is_one_sentence(here: Path) -> None:
     refused = CliRunner().invoke(app, ["report", "one", "-o", str(here / "file" / "one.html")])
     assert refused.exit_code == 2
     assert refused.stderr.endswith("name another file with --output.\n")
+
+
+@pytest.mark.parametrize(
+    ("updates", "warm_starts", "methods"),
+    [
+        (2, [], "reinforcement learning"),
+        (0, ["sft"], "demonstrations (SFT)"),
+        (2, ["sft"], "demonstrations (SFT), then by reinforcement learning"),
+    ],
+)
+def test_a_model_is_said_to_be_trained_by_what_its_run_did(
+    tmp_path: Path, updates: int, warm_starts: list[Any], methods: str
+) -> None:
+    state = replace(initial_state(fakes.config(tmp_path)), updates=updates)
+    stats = WarmStartStats(
+        demonstrations=20, tokens=180, steps=2, first_loss=1.5, last_loss=0.5, elapsed_s=3.0, cancelled=False
+    )  # fmt: skip
+    done = [WarmStartFinished(method=each, stats=stats) for each in warm_starts]
+    assert report.Story(state, RunSummary(), [], done).methods == methods

@@ -15,6 +15,7 @@ from llamagym_tui.protocol.events import (
     DemonstrationsRead,
     EpisodeStarted,
     ModeChanged,
+    Progressed,
     PromptChanged,
     RolledBack,
     SessionFailed,
@@ -52,6 +53,15 @@ def test_counted_episodes_move_the_counters_and_the_mean():
     assert (state.episodes, state.episodes_per_s) == (4, 212.0)
     assert state.recent_mean is not None
     assert state.recent_mean.mean == -0.5
+
+
+def test_the_batch_under_way_counts_turns_up_to_the_live_batch_size():
+    played = fakes.counted([1.0, -1.0, -1.0, -1.0], 4)
+    state = started(SettingsChanged(changes={"ppo.batch_size": 6}), played)
+    assert state.batch_progress == (4, 6)
+    collecting = Progressed(doing="collecting turns", done=5, total=6)
+    assert after(collecting, state=state).batch_progress == (5, 6)
+    assert after(played, state=state).batch_progress == (6, 6)
 
 
 def test_a_prompt_is_pending_then_confirmed_then_watched():

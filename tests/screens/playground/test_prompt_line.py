@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from llamagym_tui.protocol.events import AnyEvent, PromptChanged
-from llamagym_tui.screens.playground.lines import edit_line
+from llamagym_tui.screens.playground.lines import edit_line, progress_line
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 from tests import fakes
@@ -65,3 +65,12 @@ async def test_the_line_stands_in_the_playground(make_app: MakeApp, size: tuple[
         client.emit(EDIT, hitting(17.5, update=12, prompt_version=2))
         await sees(pilot, "prompt v2 since 0: plays differently in 60 of 280 hands; hit 50% → 71%")
         assert "Warning" not in shown(pilot)
+
+
+def test_without_word_of_progress_the_turns_of_the_batch_under_way_are_shown():
+    state = fold(
+        reduce,
+        [*fakes.opening_events(), fakes.counted([1.0] * 512, 512)],
+        initial_state(fakes.config(Path("/runs/demo"))),
+    )
+    assert progress_line(state, 80).plain == "collecting turns █████░░░░░ 512 of 1,024"

@@ -1,0 +1,224 @@
+"""Items that a model reads and a person judges: the states grow in one thread while another one asks and judges.
+
+Each action's name counts as an item that has been judged, so that a model that knows the words begins above chance.
+Items are read in the order in which they are given, and shown in the same order, so an order by chance makes the share
+of right choices an honest measure of the items to come.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from threading import Event, Lock
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from llamagym_tui.engine.learning.judgements import (
+    Judgement,
+    Lens,
+    Sorting,
+    choose,
+    fit,
+    lens_of,
+    sort,
+)
+from llamagym_tui.engine.model.forward import Backbone
+from llamagym_tui.engine.model.loading import LoadedModel
+from llamagym_tui.engine.model.shape import context_of
+from llamagym_tui.engine.policy.policy import generation_ends
+from llamagym_tui.engine.tokens.token_tree import ForwardLimits, TokenTree, grouped
+from llamagym_tui.engine.tokens.tokenization import ChatTokenizer, Opening
+
+DEEP = 12
+"""Layers of a model from which on an earlier state than the last one is read."""
+DEPTH = 0.4
+"""Share of a deep model's layers that is read: what a text is about is clearest in the middle."""
+BATCH = 32
+"""Items that are read at a time."""
+FORWARD_TOKENS = 1024
+LOOKED_THROUGH = 1024
+"""Items that show the directions in which items differ, at most."""
+LONGEST = 4000
+"""Characters of an item that are read, at most."""
+
+
+class Shown(NamedTuple):
+    """An item with the action that the model chooses."""
+
+    item: int
+    action: int
+    certainty: float
+    """Probability that this action is the best one, as the model sees it."""
+
+
+class Score(NamedTuple):
+    """Items whose action was right when it was shown."""
+
+    right: int
+    judged: int
+
+
+class Reader:
+    """A model that gives a state for each text, from a middle layer if it is deep."""
+
+    def __init__(self, loaded: LoadedModel, prompt: str) -> None:
+        """A reader under a system prompt; the model keeps only the layers that are read."""
+        model = loaded.model
+        layers = len(getattr(model.causal_lm.get_decoder(), "layers", ()))
+        if layers >= DEEP and model.backbone.is_lean and not model.read_depth:
+            model.keep_layers(round(DEPTH * layers))
+        self._backbone: Backbone = model.backbone
+        self._context = context_of(model.causal_lm.config)
+        self._prompt = prompt
+        self._chat = ChatTokenizer(loaded.tokenizer, generation_ends(model, loaded.tokenizer))
+
+    @torch.no_grad()
+    def states(self, texts: Sequence[str]) -> Tensor:
+        """(N, D) the state of each text, where a reply would begin."""
+        prompts = [self._opening(text[:LONGEST]) for text in texts]
+        ordered = sorted(range(len(prompts)), key=lambda index: prompts[index])
+        limits = ForwardLimits(FORWARD_TOKENS, flat=self._backbone.is_lean)
+        found: dict[int, Tensor] = {}
+
+        def insert(tree: TokenTree, index: int) -> int:
+            return tree.insert([*prompts[index].prefix, *prompts[index].rest])[-1]
+
+        for tree, members in grouped(ordered, insert, limits):
+            encoded = self._backbone.encode_tree(tree, [column for _, column in members])
+            for index, column in members:
+                found[index] = encoded.hidden[0, column].float().cpu()
+        return torch.stack([found[index] for index in range(len(prompts))])
+
+    def _opening(self, text: str) -> Opening:
+        """The ids of a text's prompt; a text that the model cannot read whole loses its end."""
+        opening = self._chat.opening(self._prompt, text)
+        while self._context and text and sum(map(len, opening)) > self._context:
+            text = text[: len(text) // 2]
+            opening = self._chat.opening(self._prompt, text)
+        return opening
+
+
+class Sorter:
+    """Items with their states, judgements and actions."""
+
+    def __init__(self, items: Sequence[str], actions: Sequence[str]) -> None:
+        """No item has been read or judged.
+
+        Args:
+            items: distinct texts, in the order in which they are read and shown.
+            actions: the names of two or more.
+        """
+        self.items = list(items)
+        self.actions = list(actions)
+        self.judgements: list[Judgement] = []
+        self.moved: dict[int, int] = {}
+        """The number of items that the last judgement moved to each action."""
+        self.sorting = Sorting(torch.zeros(0, dtype=torch.long), torch.zeros(0, len(actions)))
+        """The items that have been read."""
+        self.shown: Shown | None = None
+        """The item to be judged. None: all that have been read are judged."""
+        self._features = torch.zeros(0, 1)
+        self._of_names = torch.zeros(0, 1)
+        self._lock = Lock()
+        self._stopped = Event()
+
+    @property
+    def read(self) -> int:
+        """Items that have been read."""
+        return len(self.sorting.actions)
+
+    def stop(self) -> None:
+        """End the reading after the batch under way."""
+        self._stopped.set()
+
+    def read_all(self, states_of: Callable[[Sequence[str]], Tensor]) -> None:
+        """Read all items, in a thread of the caller's; `states_of` gives a state for each text."""
+        of_names = states_of(self.actions)
+        states = of_names.new_zeros(len(self.items), of_names.shape[1])
+        lens: Lens | None = None
+        looked_through = 0
+        for start in range(0, len(self.items), BATCH):
+            if self._stopped.is_set():
+                return
+            found = states_of(self.items[start : start + BATCH])
+            read = start + len(found)
+            states[start:read] = found
+            if lens is None or (2 * looked_through <= read and looked_through < LOOKED_THROUGH):
+                looked_through = read
+                lens = lens_of(torch.cat([of_names, states[:read]]))
+                features = lens.features(states[:read])
+            else:
+                features = torch.cat([self._features, lens.features(found)])
+            with self._lock:
+                self._features = features
+                self._of_names = lens.features(of_names)
+                self._refit()
+
+    def judge(self, label: int | None) -> Judgement:
+        """Judge the shown item: its right action, or None if the shown one is wrong and no more is said."""
+        with self._lock:
+            assert self.shown is not None
+            judgement = Judgement(self.shown.item, self.shown.action, label)
+            before = self.sorting.actions
+            self.judgements.append(judgement)
+            self.shown = None
+            self._refit()
+            self.moved = self._moved_from(before)
+        return judgement
+
+    def take_back(self) -> Judgement | None:
+        """Take back the last judgement; its item is shown again. None: there is none."""
+        with self._lock:
+            if not self.judgements:
+                return None
+            judgement = self.judgements.pop()
+            self.shown = None
+            self._refit()
+            self.moved = {}
+        return judgement
+
+    def score(self, last: int | None = None) -> Score:
+        """The share of right choices among all judgements, or the last ones."""
+        counted = self.judgements[-last:] if last else self.judgements
+        return Score(sum(judgement.is_right for judgement in counted), len(counted))
+
+    @property
+    def judged(self) -> set[int]:
+        """Items that have been judged."""
+        return {judgement.item for judgement in self.judgements}
+
+    def unjudged_by_action(self) -> list[int]:
+        """The number of unjudged items that each action has."""
+        judged = self.judged
+        chosen = self.sorting.actions.tolist()
+        counts = Counter(action for item, action in enumerate(chosen) if item not in judged)
+        return [counts[index] for index in range(len(self.actions))]
+
+    def _refit(self) -> None:
+        """Sort all items that have been read by all judgements on them, and choose what is shown."""
+        known = [each for each in self.judgements if each.item < len(self._features)]
+        count = len(self._features)
+        # An action's own name is as good as an item that belongs there.
+        named = [Judgement(count + at, shown=at, label=at) for at in range(len(self._of_names))]
+        features = torch.cat([self._features, self._of_names])
+        belief = fit(features, [*known, *named], len(self.actions))
+        generator = torch.Generator().manual_seed(len(self.judgements))
+        self.sorting = sort(belief, self._features, known, generator)
+        if self.shown is None:
+            item = self._next()
+            if item is not None:
+                action = choose(belief, self._features[item], generator)
+                self.shown = Shown(item, action, 0.0)
+        if self.shown is not None:
+            certainty = float(self.sorting.certainty[self.shown.item, self.shown.action])
+            self.shown = self.shown._replace(certainty=certainty)
+
+    def _next(self) -> int | None:
+        judged = self.judged
+        return next((item for item in range(len(self._features)) if item not in judged), None)
+
+    def _moved_from(self, before: Tensor) -> dict[int, int]:
+        after = self.sorting.actions
+        judged = self.judged
+        moved = (after != before).nonzero().flatten().tolist()
+        return dict(Counter(int(after[item]) for item in moved if item not in judged))

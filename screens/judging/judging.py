@@ -1,0 +1,314 @@
+"""A person judges, item by item, the actions that a model chooses; it learns from each judgement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.events import Key
+from textual.screen import Screen
+from textual.widgets import Static
+
+from llamagym_tui.demos.judged_items import (
+    JudgedItem,
+    SortedItem,
+    Verdict,
+    append_judgement,
+    judgements_path,
+    write_results,
+)
+from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.protocol.literal import literal, one_line
+from llamagym_tui.screens.widgets.dialogs import CautiousDialog
+from llamagym_tui.screens.widgets.fitted import TooSmall
+from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.look import ASIDE
+from llamagym_tui.screens.widgets.numbers import BAR, bar, share
+
+if TYPE_CHECKING:
+    from llamagym_tui.engine.sorter import Shown, Sorter
+
+LOOK_S = 0.25
+"""Seconds between two looks at what has been read."""
+LAST = 20
+"""Judgements that count as the last ones."""
+
+
+class Reading(Protocol):
+    """A model that reads items in the background."""
+
+    path: Path
+    actions: list[str]
+    prompt: str
+    notice: str
+    """What a person should know of the files before the first judgement; may be empty."""
+
+    @property
+    def sorter(self) -> Sorter | None:
+        """None while the model is loading."""
+
+    @property
+    def failure(self) -> str:
+        """The sentence on why no more is read; empty if all is well."""
+
+
+class JudgingScreen(Screen[list[Path]]):
+    CSS_PATH = "judging.tcss"
+    BINDING_GROUP_TITLE = "Sort"
+    BINDINGS = [
+        Binding("y", "judge_right", "Right", tooltip="The choice is right.", id="judge.right"),
+        Binding("n", "judge_wrong", "Wrong", tooltip="The choice is wrong.", id="judge.wrong"),
+        Binding("u", "undo", "Undo", tooltip="Take the last judgement back.", id="judge.undo"),
+        Binding(
+            "s",
+            "stop",
+            "Stop",
+            tooltip="Write sorted.tsv beside the file, and leave.",
+            id="judge.stop",
+        ),
+        Binding("question_mark", "app.help", "Help", tooltip="What the keys do.", id="help"),
+        Binding("q", "app.quit", "Leave", tooltip="Leave; judgements are kept.", id="quit"),
+    ]
+    HELP = """
+    The model reads each item of the file and chooses an action. Say y if it is right, n if it is wrong, or name the
+    right action by its number. All judgements together choose the next action, in milliseconds.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        """The screen of a file that is being read."""
+        super().__init__()
+        self._reading = reading
+        self._fault = ""
+        self._last = ""
+        self._seen = -1
+
+    def compose(self) -> ComposeResult:
+        yield TooSmall()
+        yield Static(id="judging-header", markup=False)
+        with VerticalScroll(id="judging-item-pane", can_focus=False):
+            yield Static(id="judging-item", markup=False)
+        yield Static(id="judging-choice", markup=False)
+        yield Static(id="judging-actions", markup=False)
+        yield Static(id="judging-notes", markup=False)
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        self._draw()
+        self.set_interval(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        """Draw again if more has been read."""
+        sorter = self._reading.sorter
+        seen = -1 if sorter is None else sorter.read
+        if seen != self._seen or self._reading.failure:
+            self._seen = seen
+            self._draw()
+
+    # Judging
+
+    @property
+    def _shown(self) -> Shown | None:
+        sorter = self._reading.sorter
+        return None if sorter is None else sorter.shown
+
+    def action_judge_right(self) -> None:
+        if (shown := self._shown) is not None:
+            self._judge(shown.action)
+
+    def action_judge_wrong(self) -> None:
+        self._judge(None)
+
+    def action_label(self, action: int) -> None:
+        """Name the right action, by its index."""
+        self._judge(action)
+
+    def on_key(self, event: Key) -> None:
+        digit = event.key
+        if digit.isdecimal() and 1 <= int(digit) <= len(self._reading.actions):
+            event.stop()
+            self.action_label(int(digit) - 1)
+
+    def _judge(self, label: int | None) -> None:
+        sorter, shown = self._reading.sorter, self._shown
+        if sorter is None or shown is None:
+            return
+        verdict: Verdict = "wrong" if label is None else "label"
+        if label == shown.action:
+            verdict = "right"
+        if not self._save(shown.item, shown.action, shown.certainty, verdict, label):
+            return
+        sorter.judge(label)
+        unjudged = sorter.read - len(sorter.judgements)
+        moved = sum(sorter.moved.values())
+        self._last = f"The last judgement moved {moved:,} of {unjudged:,} unjudged items"
+        where = [
+            f"{count:,} to {one_line(sorter.actions[action])}"
+            for action, count in sorted(sorter.moved.items(), key=lambda each: -each[1])
+        ]
+        self._last += f": {', '.join(where)}." if where else "."
+        self._draw()
+
+    def _save(
+        self, item: int, action: int, certainty: float, judgement: Verdict, label: int | None
+    ) -> bool:
+        """Write a judgement down; False, and the reason on the screen, if that is not possible."""
+        sorter, actions = self._reading.sorter, self._reading.actions
+        assert sorter is not None
+        judged = JudgedItem(
+            item=sorter.items[item],
+            shown=actions[action],
+            certainty=round(certainty, 3),
+            judgement=judgement,
+            label=None if label is None else actions[label],
+        )
+        try:
+            append_judgement(judgements_path(self._reading.path), judged)
+            self._fault = ""
+        except LlamaGymError as error:
+            self._fault = str(error)
+            self._draw()
+        return not self._fault
+
+    def action_undo(self) -> None:
+        sorter = self._reading.sorter
+        if sorter is None or not sorter.judgements:
+            return
+        last = sorter.judgements[-1]
+        if self._save(last.item, last.shown, 0.0, "undone", None):
+            sorter.take_back()
+            self._last = "The last judgement does not count any more."
+            self._draw()
+
+    # The end
+
+    def action_stop(self) -> None:
+        sorter = self._reading.sorter
+        if sorter is None or not sorter.judgements:
+            self.dismiss([])
+            return
+        unread = len(sorter.items) - sorter.read
+        if not unread:
+            self._write()
+            return
+        dialog = CautiousDialog(
+            "stop now?",
+            f"{unread:,} of {len(sorter.items):,} items have not been read, and would be written without an action.",
+            yes="stop",
+            no="go on",
+        )
+        dialog.ask(self.app, self._write)
+
+    def _write(self) -> None:
+        """Write all items with their actions, and what can be trained on, and leave."""
+        reading = self._reading
+        sorter = reading.sorter
+        assert sorter is not None
+        judged = sorter.judged
+        found = sorter.sorting
+        rows: list[SortedItem] = []
+        for item, text in enumerate(sorter.items):
+            action, certainty = "", 0.0
+            if item < len(found.actions):
+                index = int(found.actions[item])
+                action = sorter.actions[index]
+                certainty = float(found.certainty[item, index])
+            rows.append(SortedItem(text, action, certainty, item in judged))
+        labels = [
+            (sorter.items[each.item], sorter.actions[each.label])
+            for each in sorter.judgements
+            if each.label is not None
+        ]
+        try:
+            written = write_results(reading.path, reading.prompt, rows, labels)
+        except LlamaGymError as error:
+            self._fault = str(error)
+            self._draw()
+        else:
+            self.dismiss(written)
+
+    # Drawing
+
+    def _draw(self) -> None:
+        reading = self._reading
+        sorter, shown = reading.sorter, self._shown
+        header = Content.assemble(
+            (" SORT ", "bold $background on $accent"),
+            (f" {one_line(reading.path.name)}", "bold"),
+            (f" · {self._progress()}", ASIDE),
+        )
+        self.query_one("#judging-header", Static).update(header)
+        item = "" if sorter is None or shown is None else sorter.items[shown.item]
+        self.query_one("#judging-item", Static).update(literal(item) or self._nothing())
+        self.query_one("#judging-choice", Static).update(self._choice())
+        self.query_one("#judging-actions", Static).update(self._actions())
+        self.query_one("#judging-notes", Static).update(self._notes())
+
+    def _progress(self) -> str:
+        sorter = self._reading.sorter
+        if sorter is None:
+            return "the model is loading"
+        total = len(sorter.items)
+        read = "all read" if sorter.read == total else f"{sorter.read:,} read"
+        return f"{total:,} items, {read}, {len(sorter.judgements):,} judged"
+
+    def _nothing(self) -> str:
+        """The words where no item can be shown."""
+        sorter = self._reading.sorter
+        if self._reading.failure:
+            return one_line(self._reading.failure)
+        if sorter is None:
+            return "The model is loading …"
+        if sorter.read < len(sorter.items):
+            return "The next items are being read …"
+        return "All items are judged: s writes them."
+
+    def _choice(self) -> Content:
+        """The chosen action with its certainty."""
+        shown = self._shown
+        if shown is None:
+            return Content("")
+        name = one_line(self._reading.actions[shown.action])
+        return Content.assemble(
+            ("The model chooses ", ASIDE),
+            (name, "bold $primary"),
+            f", {share(shown.certainty, 0)} certain",
+        )
+
+    def _actions(self) -> Content:
+        """The actions with their keys, how sure each is here, and the number of unjudged items that it has."""
+        sorter, shown = self._reading.sorter, self._shown
+        counts = sorter.unjudged_by_action() if sorter is not None else None
+        rows: list[Content] = []
+        width = max(len(one_line(name)) for name in self._reading.actions)
+        for index, name in enumerate(self._reading.actions):
+            row = Content.assemble(
+                (f" {index + 1} ", "bold reverse"), f" {one_line(name).ljust(width)}  "
+            )
+            if sorter is not None and counts is not None and shown is not None:
+                certainty = float(sorter.sorting.certainty[shown.item, index])
+                row += Content.assemble(
+                    (bar(certainty).ljust(BAR), "$primary"),
+                    f" {share(certainty, 0):>4}",
+                    (f"   {counts[index]:,} unjudged items", ASIDE),
+                )
+            rows.append(row)
+        return Content("\n").join(rows)
+
+    def _notes(self) -> Content:
+        """What the last judgement changed, how often the choices were right, and faults."""
+        sorter = self._reading.sorter
+        lines = [Content(self._last)] if self._last else []
+        if sorter is not None and sorter.judgements:
+            last, every = sorter.score(LAST), sorter.score()
+            text = f"Right before it was judged: {last.right} of the last {last.judged}, "
+            text += f"{every.right:,} of all {every.judged:,}"
+            lines.append(Content(text))
+        elif self._reading.notice:
+            lines.append(Content.styled(one_line(self._reading.notice), ASIDE))
+        if self._fault:
+            lines.append(Content.styled(one_line(self._fault), "$text-error"))
+        return Content("\n").join(lines)
