@@ -10,7 +10,7 @@ import pytest
 
 from llamagym_tui.agents.generic import GenericAgent
 from llamagym_tui.errors import EnvError
-from llamagym_tui.game.environment import EnvMaker, agent_env
+from llamagym_tui.game.environment import EnvMaker, agent_env, episode_seed
 from tests.toy_env import CountAgent
 
 
@@ -59,3 +59,9 @@ def test_names_that_are_read_as_another_action_are_refused(names: Any, words: st
     agent = type("Alike", (CountAgent,), {"action_names": names})()
     with pytest.raises(EnvError, match=words):
         agent_env(agent)
+
+
+def test_every_seed_of_an_episode_fits_into_31_bits() -> None:
+    seeds = [episode_seed(1, episode) for episode in range(200)]
+    assert len(set(seeds)) == 200
+    assert 2**30 < max(seeds) < 2**31
