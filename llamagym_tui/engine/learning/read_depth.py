@@ -103,7 +103,7 @@ def depth_that_tells(policy: Policy, trajectories: Sequence[Trajectory]) -> Dept
 
     found = next((each for each in seen if tells_as_much(each)), seen[-1])
     if found.layers == every:
-        return Depth(every, f"all {every} layers are read: earlier ones tell less", seen)
+        return Depth(every, f"all {every} layers are read: no fewer tell as much", seen)
     told = ", ".join(f"{found.explained[at]:.0%} of the {VALUES[at]}" for at in telling)
     last = ", ".join(f"{seen[-1].explained[at]:.0%}" for at in telling)
     reason = f"the first {found.layers} of {every} layers are read: they explain {told} (all layers: {last})"
