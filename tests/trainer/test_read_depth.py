@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from llamagym_tui.engine.learning.read_depth import can_look
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
@@ -174,3 +174,25 @@ def test_more_layers_than_there_are_and_other_adapters_are_refused(deep: str) ->
 def _shares_of_folder(folder: Path) -> list[float]:
     """The model in a run's folder can be loaded, and plays."""
     return _shares(_policy(str(folder / "model")))
+
+
+def test_a_model_of_another_family_is_read_whole(tmp_path: Path) -> None:
+    tokenizer = load_model_and_tokenizer("bundled").tokenizer
+    config = GPT2Config(
+        vocab_size=len(tokenizer),
+        n_embd=32,
+        n_layer=LAYERS,
+        n_head=2,
+        bos_token_id=tokenizer.eos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    GPT2LMHeadModel(config).save_pretrained(tmp_path / "gpt2")
+    tokenizer.save_pretrained(tmp_path / "gpt2")
+
+    session, seen = _session(
+        tmp_path / "run", model=str(tmp_path / "gpt2"), episodes=30, final_episodes=0
+    )
+
+    assert session.run() == "stopped", session.error
+    assert session.policy.narrow is not None
+    assert not any(isinstance(event, events.DepthMeasured) for event in seen)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from llamagym_tui.engine.learning import foretelling
+from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.tokens.token_tree import ForwardLimits, TokenTree, grouped
@@ -73,11 +74,16 @@ class Turns(NamedTuple):
     """(N,) undiscounted return from it on."""
 
 
+def is_deep(model: AutoModelForCausalLMWithValueHead) -> bool:
+    """True for a whole model with layers to leave out, of a family that is read as a tree."""
+    if not model.backbone.is_lean or model.read_depth:
+        return False
+    return len(model.causal_lm.get_decoder().layers) >= FEWEST_LAYERS
+
+
 def can_look(policy: Policy) -> bool:
-    """True for an adapter on the head of a whole model that is deep enough, of a family that is read as a tree."""
-    model = policy.model
-    is_deep = len(model.causal_lm.get_decoder().layers) >= FEWEST_LAYERS
-    return policy.narrow is not None and model.backbone.is_lean and not model.read_depth and is_deep
+    """True for an adapter on the head of a deep model."""
+    return policy.narrow is not None and is_deep(policy.model)
 
 
 @torch.no_grad()
