@@ -22,20 +22,17 @@ from llamagym_tui.engine.learning.judgements import (
     lens_of,
     sort,
 )
+from llamagym_tui.engine.learning.read_depth import is_deep
 from llamagym_tui.engine.model.forward import Backbone
 from llamagym_tui.engine.model.loading import LoadedModel
 from llamagym_tui.engine.model.shape import context_of
 from llamagym_tui.engine.policy.policy import generation_ends
-from llamagym_tui.engine.tokens.token_tree import ForwardLimits, TokenTree, grouped
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer, Opening
 
-DEEP = 12
-"""Layers of a model from which on an earlier state than the last one is read."""
 DEPTH = 0.4
 """Share of a deep model's layers that is read: what a text is about is clearest in the middle."""
 BATCH = 32
 """Items that are read at a time."""
-FORWARD_TOKENS = 1024
 LOOKED_THROUGH = 1024
 """Items that show the directions in which items differ, at most."""
 LONGEST = 4000
@@ -64,30 +61,16 @@ class Reader:
     def __init__(self, loaded: LoadedModel, prompt: str) -> None:
         """A reader under a system prompt; the model keeps only the layers that are read."""
         model = loaded.model
-        layers = len(getattr(model.causal_lm.get_decoder(), "layers", ()))
-        if layers >= DEEP and model.backbone.is_lean and not model.read_depth:
-            model.keep_layers(round(DEPTH * layers))
+        if is_deep(model):
+            model.keep_layers(round(DEPTH * len(model.causal_lm.get_decoder().layers)))
         self._backbone: Backbone = model.backbone
         self._context = context_of(model.causal_lm.config)
         self._prompt = prompt
         self._chat = ChatTokenizer(loaded.tokenizer, generation_ends(model, loaded.tokenizer))
 
-    @torch.no_grad()
     def states(self, texts: Sequence[str]) -> Tensor:
         """(N, D) the state of each text, where a reply would begin."""
-        prompts = [self._opening(text[:LONGEST]) for text in texts]
-        ordered = sorted(range(len(prompts)), key=lambda index: prompts[index])
-        limits = ForwardLimits(FORWARD_TOKENS, flat=self._backbone.is_lean)
-        found: dict[int, Tensor] = {}
-
-        def insert(tree: TokenTree, index: int) -> int:
-            return tree.insert([*prompts[index].prefix, *prompts[index].rest])[-1]
-
-        for tree, members in grouped(ordered, insert, limits):
-            encoded = self._backbone.encode_tree(tree, [column for _, column in members])
-            for index, column in members:
-                found[index] = encoded.hidden[0, column].float().cpu()
-        return torch.stack([found[index] for index in range(len(prompts))])
+        return self._backbone.last_states([self._opening(text[:LONGEST]) for text in texts])[0]
 
     def _opening(self, text: str) -> Opening:
         """The ids of a text's prompt; a text that the model cannot read whole loses its end."""

@@ -196,3 +196,16 @@ def test_a_model_of_another_family_is_read_whole(tmp_path: Path) -> None:
     assert session.run() == "stopped", session.error
     assert session.policy.narrow is not None
     assert not any(isinstance(event, events.DepthMeasured) for event in seen)
+
+
+def test_the_state_after_a_layer_is_that_of_the_model_of_the_layers_up_to_it(deep: str) -> None:
+    policy = _policy(deep)
+    backbone = policy.model.backbone
+    prompts = [policy.chat.opening("Play.", f"Your total: {total}.") for total in (7, 3, 5)]
+
+    fifth, last = backbone.last_states(prompts, (5, LAYERS))
+
+    assert torch.allclose(last, backbone.last_states(prompts)[0], atol=1e-5)
+    policy.read_from(5)
+    assert torch.allclose(fifth, backbone.last_states(prompts)[0], atol=1e-5)
+    assert not torch.allclose(fifth, last, atol=0.1)

@@ -16,7 +16,6 @@ from llamagym_tui.engine.learning import foretelling
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory
-from llamagym_tui.engine.tokens.token_tree import ForwardLimits, TokenTree, grouped
 from llamagym_tui.engine.tokens.tokenization import Opening
 
 FEWEST_LAYERS = 12
@@ -36,7 +35,6 @@ AS_WELL = 0.9
 """Share of what the best layer explains that counts as explaining as well."""
 NEXT_COMPONENTS = 4
 """Principal components of the next observation that are foretold."""
-FORWARD_TOKENS = 1024
 VALUES = ("reward", "return", "next observation")
 
 
@@ -92,7 +90,8 @@ def depth_that_tells(policy: Policy, trajectories: Sequence[Trajectory]) -> Dept
     every = len(policy.model.causal_lm.get_decoder().layers)
     turns = _turns(trajectories)
     layers = sorted({max(1, round(share * every)) for share in SHARES})
-    states = _states(policy, turns.prompts, layers)
+    backbone = policy.model.backbone
+    states = backbone.last_states(turns.prompts, layers, policy.on_reading)
     named = _names_actions(policy, states[-1])
     if named >= NAMES_ACTIONS:
         reason = f"all {every} layers are read: the model names actions by itself ({named:.0%})"
@@ -175,25 +174,6 @@ def _turns(trajectories: Sequence[Trajectory]) -> Turns:
     prompt, action, reward, returns = torch.tensor(rows, dtype=torch.float64).T
     of_prompts = list(places)
     return Turns(of_prompts, prompt.long(), torch.tensor(after), action.long(), reward, returns)
-
-
-def _states(policy: Policy, prompts: Sequence[Opening], layers: Sequence[int]) -> Tensor:
-    """(L, P, D) states at the last token of each prompt after each number of layers."""
-    limits = ForwardLimits(FORWARD_TOKENS, flat=True)
-    ordered = sorted(range(len(prompts)), key=lambda index: prompts[index])
-    found: dict[int, Tensor] = {}
-
-    def insert(tree: TokenTree, index: int) -> int:
-        return tree.insert([*prompts[index].prefix, *prompts[index].rest])[-1]
-
-    policy.on_reading(0, len(prompts))
-    for tree, members in grouped(ordered, insert, limits):
-        columns = sorted(column for _, column in members)
-        states = policy.model.backbone.encode_tree_by_layer(tree, columns, layers)  # (L, M, D)
-        for index, column in members:
-            found[index] = states[:, columns.index(column)]
-        policy.on_reading(len(found), len(prompts))
-    return torch.stack([found[index] for index in range(len(prompts))], dim=1).float().cpu()
 
 
 def _names_actions(policy: Policy, states: Tensor) -> float:

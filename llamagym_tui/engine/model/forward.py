@@ -26,8 +26,11 @@ from llamagym_tui.engine.model.lean import is_llama_like, read_states, states_of
 from llamagym_tui.engine.model.scores import scored
 from llamagym_tui.engine.model.shape import context_of
 from llamagym_tui.engine.tokens.flat_tree import flat_tree
-from llamagym_tui.engine.tokens.token_tree import TokenTree
+from llamagym_tui.engine.tokens.token_tree import ForwardLimits, TokenTree, grouped
+from llamagym_tui.engine.tokens.tokenization import Opening
 
+FORWARD_TOKENS = 1024
+"""Tokens of a forward over prompts."""
 TRIAL_TOKENS = 48
 """Tokens on which a loaded model is tried."""
 TOLERANCE = 2e-3
@@ -156,13 +159,41 @@ class Backbone:
         hidden = states.new_zeros(len(tree), states.shape[-1]).index_copy(0, flat.columns, states)
         return Encoded(self.head, hidden[None])
 
-    def encode_tree_by_layer(
-        self, tree: TokenTree, read: Sequence[int], layers: Sequence[int]
+    @torch.no_grad()
+    def last_states(
+        self,
+        prompts: Sequence[Opening],
+        layers: Sequence[int] = (),
+        on_reading: Callable[[int, int], None] = lambda done, total: None,
     ) -> Tensor:
-        """(L, M, D) states of M columns of a tree, ascending, after each of L numbers of layers; where it is lean."""
-        flat = flat_tree(tree, sorted(set(read)), self.device)
-        states = states_of_layers(self.decoder, flat, layers)
-        return states[:, flat.columns.argsort()]
+        """(L, P, D) states at the last token of P prompts after each of L numbers of layers, in fp32 on the CPU.
+
+        Args:
+            prompts: all ids of each.
+            layers: ascending, where forwards are of flat trees. None given: all layers, so that L is 1.
+            on_reading: called with the prompts that have been read, and all of them.
+        """
+        limits = ForwardLimits(FORWARD_TOKENS, flat=self.is_lean)
+        ordered = sorted(range(len(prompts)), key=lambda index: prompts[index])
+        found: dict[int, Tensor] = {}
+
+        def insert(tree: TokenTree, index: int) -> int:
+            return tree.insert([*prompts[index].prefix, *prompts[index].rest])[-1]
+
+        on_reading(0, len(prompts))
+        for tree, members in grouped(ordered, insert, limits):
+            columns = [column for _, column in members]
+            if layers:
+                flat = flat_tree(tree, sorted(set(columns)), self.device)
+                states = states_of_layers(self.decoder, flat, layers)
+                shape = (len(layers), len(tree), states.shape[-1])
+                hidden = states.new_zeros(shape).index_copy(1, flat.columns, states)
+            else:
+                hidden = self.encode_tree(tree, columns).hidden
+            for index, column in members:
+                found[index] = hidden[:, column].float().cpu()
+            on_reading(len(found), len(prompts))
+        return torch.stack([found[index] for index in range(len(prompts))], dim=1)
 
     def encode_rows(self, rows: Sequence[Sequence[int]]) -> Encoded:
         """Rows as transformers computes them, padded on the right, where nothing causal looks."""

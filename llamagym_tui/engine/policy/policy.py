@@ -14,7 +14,7 @@ import torch
 import transformers
 from torch import Tensor
 
-from llamagym_tui.engine.model.forward import Encoded
+from llamagym_tui.engine.model.forward import FORWARD_TOKENS, Encoded
 from llamagym_tui.engine.model.narrow import NarrowHead
 from llamagym_tui.engine.model.shape import context_of
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
@@ -32,8 +32,6 @@ from llamagym_tui.engine.tokens.tokenization import ChatTokenizer, Opening
 from llamagym_tui.errors import ConfigError, ModelLoadError, PromptTooLongError
 from llamagym_tui.settings import GenerationConfig
 
-FORWARD_TOKENS = 1024
-"""Tokens of a forward over prompts."""
 SETS_KEPT = 1024
 """Sets of admissible actions whose tries are kept."""
 REMEMBERED_OF_FIXED_TRUNK = 512 * 2**20
