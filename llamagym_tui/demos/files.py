@@ -78,7 +78,7 @@ def append(path: Path, demo: Demonstration) -> None:
             created = not path.exists()
             with growing_file(path, follow=True) as file:
                 _mend_end(file, path)
-                _add(file, line + b"\n")
+                add_to_end(file, line + b"\n")
             if created:
                 sync_folder(path.parent)
 
@@ -211,14 +211,14 @@ def _mend_end(file: BufferedRandom, path: Path) -> None:
     if not content:
         return
     if not content.strip() or _read_line(0, content.removeprefix(BOM_UTF8), is_torn=True).demo:
-        _add(file, b"\n")
+        add_to_end(file, b"\n")
         return
     with growing_file(Path(f"{path}.torn")) as aside:
-        _add(aside, content + b"\n")
+        add_to_end(aside, content + b"\n")
     file.truncate(start)
 
 
-def _add(file: BufferedRandom, content: bytes) -> None:
+def add_to_end(file: BufferedRandom, content: bytes) -> None:
     """Write at the end, down to the disk; if not all can be written, nothing is."""
     end = file.seek(0, os.SEEK_END)
     unwritten = memoryview(content)

@@ -3,6 +3,7 @@
 A judgement is on the disk before the next item is shown. An existing file is only added to, never replaced.
 """
 
+import os
 from collections.abc import Iterable, Sequence
 from itertools import count
 from pathlib import Path
@@ -11,10 +12,17 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from llamagym_tui.demos.files import add_to_end
 from llamagym_tui.errors import DemoFileError, UsageError
 from llamagym_tui.game.chat import assistant, opening, user
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.user_files import MOST_WHOLE, file_text, growing_file, replace_file
+from llamagym_tui.user_files import (
+    MOST_WHOLE,
+    file_text,
+    growing_file,
+    replace_file,
+    torn_line_start,
+)
 
 MOST_ACTIONS = 9
 """Actions, each with a key of its own, at most."""
@@ -132,16 +140,13 @@ def read_judgements(
 
 
 def append_judgement(path: Path, judged: JudgedItem) -> None:
-    """Add a line; raises DemoFileError if that is not possible."""
+    """Add a line, down to the disk; raises DemoFileError if that is not possible."""
     line = msgspec.json.encode(judged) + b"\n"
     try:
         with growing_file(path, follow=True) as file:
-            end = file.seek(0, 2)
-            if end:
-                file.seek(end - 1)
-                if file.read(1) != b"\n":  # the last line was cut off
-                    line = b"\n" + line
-            file.write(line)
+            if torn_line_start(file) < file.seek(0, os.SEEK_END):  # the last line was cut off
+                line = b"\n" + line
+            add_to_end(file, line)
     except OSError as error:
         raise DemoFileError(f"The judgement was not saved to {path}: {error}.") from error
 
