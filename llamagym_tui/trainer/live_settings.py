@@ -99,20 +99,16 @@ def finds_depth(session: SessionBase, batch: Sequence[Trajectory]) -> bool:
         return False
     session.policy.plays_at_random = False
     found = depth_that_tells(session.policy, batch)
-    every = len(session.policy.model.causal_lm.get_decoder().layers)
-    is_whole = found.layers == every
-    if not is_whole:
+    if found.layers is not None:
         session.policy.read_from(found.layers)
-    _take_measured(
-        session, {"read_depth": Measured("all" if is_whole else found.layers, found.reason)}
-    )
+    _take_measured(session, {"read_depth": Measured(found.layers or "all", found.reason)})
     if found.seen:
         session.emit(
             events.DepthMeasured(
                 layers=[each.layers for each in found.seen],
                 explained=[list(each.explained) for each in found.seen],
                 values=list(VALUES),
-                read=found.layers,
+                read=found.layers or found.seen[-1].layers,
             )
         )
     session.restart()

@@ -47,8 +47,8 @@ class Seen(NamedTuple):
 
 
 class Depth(NamedTuple):
-    layers: int
-    """The number of layers to read."""
+    layers: int | None
+    """The number of layers to read. None: all."""
     reason: str
     """For people."""
     seen: tuple[Seen, ...]
@@ -95,20 +95,20 @@ def depth_that_tells(policy: Policy, trajectories: Sequence[Trajectory]) -> Dept
     named = _names_actions(policy, states[-1])
     if named >= NAMES_ACTIONS:
         reason = f"all {every} layers are read: the model names actions by itself ({named:.0%})"
-        return Depth(every, reason, ())
+        return Depth(None, reason, ())
     seen = explained_by_layer(layers, states, turns)
     best = [max(each.explained[at] for each in seen) for at in range(len(VALUES))]
     least = max(FORETOLD, max(best) / 2)
     telling = [at for at, share in enumerate(best) if share >= least]
     if not telling:
-        return Depth(every, f"all {every} layers are read: no layer foretells what comes", seen)
+        return Depth(None, f"all {every} layers are read: no layer foretells what comes", seen)
 
     def tells_as_much(each: Seen) -> bool:
         return all(each.explained[at] >= AS_WELL * best[at] for at in telling)
 
     found = next((each for each in seen if tells_as_much(each)), seen[-1])
     if found.layers == every:
-        return Depth(every, f"all {every} layers are read: no fewer tell as much", seen)
+        return Depth(None, f"all {every} layers are read: no fewer tell as much", seen)
     told = ", ".join(f"{found.explained[at]:.0%} of the {VALUES[at]}" for at in telling)
     last = ", ".join(f"{seen[-1].explained[at]:.0%}" for at in telling)
     reason = f"the first {found.layers} of {every} layers are read: they explain {told} (all layers: {last})"
