@@ -94,7 +94,7 @@ class BlackjackAgent(Agent):
             rows = [str(total) for total in totals]
             hands = [[(total, card, ace) for card in dealer] for total in totals]
             panels.append(Panel(title, rows, columns, hands, "your total", "dealer shows"))
-        return PolicyMap(panels, action=1, like="the book", noun="hands")
+        return PolicyMap(panels, action=1, like="basic strategy", noun="hands")
 
 
 def _face(card: int) -> str:

@@ -62,7 +62,8 @@ class Progress:
         self._console = Console(file=stream)
         self._status = self._console.status("starting")
         self._clock = clock
-        self._began_at = clock()
+        self._began_at: float | None = None
+        """The clock's time when play began; the work before it does not count."""
         self._printed_at = clock()
         self._episodes = episodes
         self._minutes = minutes
@@ -110,6 +111,8 @@ class Progress:
 
     def take(self, event: events.Event) -> None:
         match event:
+            case events.PhaseChanged(phase="rolling_out") if self._began_at is None:
+                self._began_at = self._clock()
             case events.PhaseChanged(phase="loading" | "warm_starting"):
                 self.stage(event.detail)
             case events.PhaseChanged() if event.detail:
@@ -149,7 +152,7 @@ class Progress:
         text = counted(event.episodes, "episode")
         if self._episodes:
             text = f"{event.episodes:,} of {counted(self._episodes, 'episode')}"
-        elif self._minutes:
+        elif self._minutes and self._began_at is not None:
             minutes = (self._clock() - self._began_at) / 60
             text += f" in {minutes:.1f} of {self._minutes:g} minutes"
         text += f", mean return {mean:,.3f}, {counted(self._updates, 'update')}"

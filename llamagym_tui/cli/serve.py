@@ -180,6 +180,11 @@ class ClassServer(Server):
         return app
 
     def _require_room(self, request: web.Request) -> None:
+        # A browser without the cookie would take a new seat each time that its socket connects.
+        if COOKIE not in request.cookies and request.path.endswith("/ws"):
+            raise web.HTTPForbidden(
+                text="A seat is kept by a cookie, and this browser sent none: allow cookies, then reload the page."
+            )
         is_new = request.cookies.get(COOKIE) not in self._seats
         if is_new and len(self._seats) >= self._most:
             raise web.HTTPServiceUnavailable(
@@ -200,8 +205,7 @@ class ClassServer(Server):
 
     def _seat_of(self, request: web.Request) -> int:
         """The visitor's seat; a new visitor gets the next free one."""
-        visitor = request.cookies.get(COOKIE) or secrets.token_urlsafe(24)
-        return self._seats.setdefault(visitor, len(self._seats) + 1)
+        return self._seats.setdefault(request.cookies[COOKIE], len(self._seats) + 1)
 
     def _command_for(self, request: web.Request) -> str:
         return f"{self.command} {self._seat_of(request)}"

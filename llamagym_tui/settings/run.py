@@ -116,8 +116,7 @@ class LoraConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Low-rank adapters through PEFT; the reference policy is the model with the adapter as it was at the start."""
 
     layers: Literal["all", "head"] = "all"
-    """Where it is. ``head``: on the LM head alone, so that a prompt is read once a run; ``top``: `target_modules` in
-    the top quarter of the layers, below which a prompt is read once; ``all``: in every layer."""
+    """Where it is. ``head``: on the LM head alone, so that a prompt is read once a run; ``all``: in every layer."""
     r: Count | None = None
     """Rank; by default 16, or 64 on the head, where it is the number of directions that the adapter sees."""
     alpha: Positive | None = None

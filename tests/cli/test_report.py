@@ -87,8 +87,8 @@ def test_a_report_shows_curve_marks_prompts_maps_and_episodes(here: Path) -> Non
     assert "at episode 1,024, update 2: prompt v2 “Hit below 13.”" in text
     assert fakes.PROMPT in text
     assert "train +1 ± 0 over 128" in text
-    assert "After update 0, prompt v1 · plays like the book in 110 of 280 hands" in text
-    assert "After update 2, prompt v2 · plays like the book in" in text
+    assert "After update 0, prompt v1 · plays like basic strategy in 110 of 280 hands" in text
+    assert "After update 2, prompt v2 · plays like basic strategy in" in text
     best, worst = text.split("The best")[1].split("The worst")
     assert "episode 1,031" in best
     assert "return  ▲ +1 · 1 turn" in best

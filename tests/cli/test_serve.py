@@ -19,6 +19,7 @@ from aiohttp import (
     ClientSession,
     ClientWebSocketResponse,
     CookieJar,
+    DummyCookieJar,
     WSMsgType,
     WSServerHandshakeError,
 )
@@ -228,6 +229,19 @@ async def test_a_class_gives_each_browser_a_seat_and_refuses_one_more_with_a_sen
         again = await sit(two, url)
         assert again[2] == "2"
         assert [is_there(pid) for _, pid, _ in [*sat, again]] == [True, False, True, True]
+
+
+async def test_a_browser_that_keeps_no_cookie_takes_no_seat(tmp_path: Path):
+    async with (
+        a_class(tmp_path) as (url, _),
+        ClientSession(cookie_jar=DummyCookieJar()) as forgetful,
+        visitor() as usual,
+    ):
+        for _ in range(3):
+            with pytest.raises(WSServerHandshakeError, match="403"):
+                await sit(forgetful, url)
+        _, _, seat = await sit(usual, url)
+        assert seat == "1"
 
 
 def test_a_class_is_served_after_the_model_has_played_its_episodes(

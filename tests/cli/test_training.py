@@ -242,6 +242,17 @@ def test_without_a_terminal_progress_is_a_line_every_ten_seconds_and_the_last_fi
     assert stream.getvalue().splitlines() == ["loading the model", *figures]
 
 
+def test_minutes_of_play_are_counted_from_its_beginning() -> None:
+    stream, clock = io.StringIO(), Clock()
+    with Progress(stream, minutes=2, clock=clock) as progress:
+        progress.take(PhaseChanged(phase="loading", detail="loading the model"))
+        clock.now += 60
+        progress.take(PhaseChanged(phase="rolling_out"))
+        clock.now += 30
+        progress.take(counted(50))
+    assert "50 episodes in 0.5 of 2 minutes" in stream.getvalue()
+
+
 NOTICES: list[Event] = [
     msgspec.structs.replace(fakes.run_started(), trained="128 weights of an adapter"),
     WarningRaised(message="The disk is nearly [full]."),

@@ -1,4 +1,4 @@
-"""Commands on GPUs, with the model that ships: continuous batching, and a rank on each of two cards.
+"""Runs on GPUs, with the model that ships: on one card, and with a rank on each of two.
 
 `benchmarks/RESULTS.md` says what was never run.
 """
@@ -38,14 +38,14 @@ def need(cards: int) -> None:
         pytest.skip(f"this machine has fewer than {cards} GPUs")
 
 
-def test_what_continuous_batching_samples_on_a_gpu_is_what_the_learner_scores(
-    tmp_path: Path, model: str
+@pytest.mark.parametrize("trained", ["lora.layers=head", "lora.layers=all", "full_finetuning=true"])
+def test_what_a_run_on_a_gpu_samples_is_what_its_learner_scores(
+    tmp_path: Path, model: str, trained: str
 ) -> None:
     need(1)
     updates = updates_of(
-        tmp_path / "run", model, "--set", "generation.server=generate_batch", "--envs", "32",
-        "--set", "ppo.batch_size=128",
-    )  # fmt: skip
+        tmp_path / "run", model, "--set", trained, "--envs", "32", "--set", "ppo.batch_size=128"
+    )
     assert len(updates) >= 3
     assert max(stats.first_ratio for stats in updates) < 1e-3
 

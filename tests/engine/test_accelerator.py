@@ -123,8 +123,14 @@ def apart(ones: list[Tensor], others: list[Tensor]) -> float:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("trained", ADAPTERS)
-@pytest.mark.parametrize("kind", ["score", "generate"])
+@pytest.mark.parametrize(
+    ("kind", "trained"),
+    [
+        *(("score", each) for each in ADAPTERS),
+        ("generate", "all weights"),
+        ("generate", "an adapter in all layers"),
+    ],
+)
 def test_an_update_on_an_accelerator_is_the_one_on_a_processor(
     tokenizer, accelerator: torch.device, kind: str, trained: str
 ) -> None:

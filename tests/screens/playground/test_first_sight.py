@@ -36,7 +36,7 @@ async def test_one_line_says_in_the_agents_words_how_it_plays(
         await sees(pilot, "loses 6 chips")
         [line] = [each for each in pilot.app.screen.query("#first-sight") if each.size.height]
         told = " ".join(widget_text(line).split())
-        assert told == f"{WORDS}; plays like the book in 244 of 280 hands"
+        assert told == f"{WORDS}; plays like basic strategy in 244 of 280 hands"
 
 
 @SIZES
@@ -48,7 +48,7 @@ async def test_a_map_of_an_earlier_update_is_told_as_such_until_the_next_one(
         await sees(pilot, "loses 6 chips")
         [line] = [each for each in pilot.app.screen.query("#first-sight") if each.size.height]
         told = " ".join(widget_text(line).split())
-        assert told == f"{WORDS}; plays like the book in 244 of 280 hands (3 updates ago)"
+        assert told == f"{WORDS}; plays like basic strategy in 244 of 280 hands (3 updates ago)"
         client.emit(hitting(16.5, update=15))
         await until(pilot, lambda: "ago)" not in widget_text(line), "the present map")
 

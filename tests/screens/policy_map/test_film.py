@@ -57,7 +57,7 @@ def test_each_map_has_its_turn_and_the_last_one_is_held() -> None:
     )
     assert [len(frame.findall(f"{SVG}rect")) for frame in found] == [280] * 3
     words = [next(text for text in texts(frame) if "update" in text) for frame in found]
-    assert words == [f"update {at} · plays like the book in {n} of 280 hands" for at, n in
+    assert words == [f"update {at} · plays like basic strategy in {n} of 280 hands" for at, n in
                      ((12, 110), (13, 224), (14, 244))]  # fmt: skip
     assert [sum("×" in text for text in texts(frame)) for frame in found] == [170, 56, 36]
 

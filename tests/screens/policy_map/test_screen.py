@@ -27,7 +27,7 @@ async def test_g_opens_the_map_which_follows_the_training_and_is_computed_often(
         await pilot.press("g")
         # Hits below 14.5. Hard: wrong are 16 and 15 against 7 to ace, 14 and 13 against 2 to 6, 12 against 4 to 6.
         # Soft: 15 to 17 against all ten cards, and 18 against 9, 10 and ace.
-        await sees(pilot, "plays like the book in 224 of 280 hands  update 12 · prompt v1")
+        await sees(pilot, "plays like basic strategy in 224 of 280 hands  update 12 · prompt v1")
         client.emit(UpdateFinished(update=13, episodes=0, stats=fakes.STATS))
         await sees(pilot, "(now 13)")
         client.emit(hitting(16.5, update=13))
