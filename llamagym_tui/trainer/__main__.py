@@ -21,8 +21,7 @@ from llamagym_tui.errors import LlamaGymError, WireError
 from llamagym_tui.protocol.commands import AnyCommand, StartRun, Stop
 from llamagym_tui.protocol.events import PROTOCOL_VERSION, Event, Hello, SessionFailed
 from llamagym_tui.protocol.wire import decode_command, read_frame
-from llamagym_tui.trainer.descriptors import take_over_wire
-from llamagym_tui.trainer.event_pipe import EventPipe
+from llamagym_tui.trainer.pipes import EventPipe, take_over_wire
 
 GRACE_S = 20.0
 """Seconds that a step or update under way has to end, and a checkpoint to be written, once the parent is gone."""
