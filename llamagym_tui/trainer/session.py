@@ -117,7 +117,6 @@ class Session(SessionBase):
             self.given = replace(self.given, ranks=self._ranks.size)
             self.builders = Builders(self.given, self._ranks)
         builders = self.builders
-        self._exits.callback(builders.close)
         self._loading("loading the model")
         self.agent = builders.agent()
         builders.fetch_model(self._loading)

@@ -60,6 +60,7 @@ def evaluate(
     Raises:
         EnvError: an environment cannot be made, or too many episodes in a row failed.
         PromptTooLongError: the model cannot read a first prompt.
+        GeneratorError: an endpoint gives no reply.
     """
 
     def emit(event: Event) -> None:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.policy.sampler import Reply, Sampler
+from llamagym_tui.engine.policy.sampler import Reply
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.engine.tokens.tokenization import Opening
@@ -27,6 +27,7 @@ from llamagym_tui.game.game import EpisodeFault, Game
 from llamagym_tui.game.observed import names_by_turn
 from llamagym_tui.protocol import events
 from llamagym_tui.settings import MAX_FAILURES, Mode
+from llamagym_tui.trainer.rollout.endpoint_policy import sampler_of
 from llamagym_tui.trainer.rollout.env_slot import EnvSlot, Move, named_action
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.failures import Failures, Notices
@@ -120,6 +121,7 @@ class Rollout:
         self._make_env = make_env or EnvMaker(agent)
         self._replies: dict[int, Reply] | None = None
         """The agent's replies by environment, while a step waits between them and the actions."""
+        self._sampler = sampler_of(policy)
         self._batch = BatchUnderWay()
         self.slots: list[EnvSlot] = []
         self.resize(n_envs)
@@ -295,7 +297,7 @@ class Rollout:
         for slot in self.slots[n_envs:]:
             slot.game.close()
         del self.slots[n_envs:]
-        self._sampler = Sampler(self.policy)
+        self._sampler.forget()
         self.restart()
 
     def close(self) -> None:
