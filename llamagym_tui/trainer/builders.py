@@ -28,7 +28,7 @@ from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.endpoint import Endpoint
 from llamagym_tui.game.environment import OPPONENT, SELF, opponent_of, with_kwargs
 from llamagym_tui.game.observed import names_by_turn, replies_of
-from llamagym_tui.protocol.events import EvaluationFinished, Event
+from llamagym_tui.protocol.events import EvaluationFinished, Event, WarningRaised
 from llamagym_tui.runs import model_registry
 from llamagym_tui.runs.model_registry import is_endpoint
 from llamagym_tui.settings import RunConfig, WarmStartStats, turns_kept
@@ -229,36 +229,49 @@ class Builders:
         held_out: bool = True,
         env: Mapping[str, Any] = MappingProxyType({}),
     ) -> EvaluationFinished | None:
-        """Episodes in environments of their own, on seeds that training does not see; the rest is as of `evaluate`.
+        """Play episodes apart from any run, in environments of their own, on seeds that training does not see.
 
         Args:
-            seed: None: the same distance from the run's for each evaluation of the run.
+            seed: of environments and sampling; what is compared has the same. None: the same distance from the run's
+                for each evaluation of the run.
+            system_prompt: None: the agent's own.
+            warn: receives sentences for people.
             held_out: take the agent's `evaluation_kwargs`, as of maps that training does not meet.
             env: further keyword arguments of the environment.
+            ended: receives the episodes; the other arguments, the result and the errors are those of `evaluate`.
         """
+
+        def emit(event: Event) -> None:
+            if isinstance(event, WarningRaised):
+                warn(event.message)
+
         more = dict(agent.evaluation_kwargs if held_out else {})
         more |= env
         if opponent_of(agent) == SELF:
             # Against itself every policy is as good as its opponent.
             more[OPPONENT] = agent.opponents[0]
         agent = with_kwargs(agent, more)
-        return evaluate(
+        rollout = Rollout(
             agent,
             policy,
-            episodes=episodes,
-            greedy=greedy,
-            seed=EVALUATION_SEED + self.config.seed if seed is None else seed,
-            # What is compared with others, on a seed that is given, has the same seeds as those.
-            system_prompt=system_prompt,
-            limit_s=limit_s,
-            should_stop=should_stop,
-            warn=warn,
-            progress=progress,
-            ended=ended,
-            n_envs=self.config.n_envs,
+            n_envs=min(self.config.n_envs, episodes),
             max_turns=self.config.max_turns,
+            batch_turns=1,
+            seed=EVALUATION_SEED + self.config.seed if seed is None else seed,
+            emit=emit,
+            greedy=greedy,
             max_failures=self.config.max_failures,
             opponent=self.opponent(agent, policy),
+        )
+        if system_prompt is not None:
+            rollout.set_system_prompt(system_prompt, 0)
+        return evaluate(
+            rollout,
+            episodes,
+            limit_s=limit_s,
+            should_stop=should_stop,
+            progress=progress,
+            ended=[] if ended is None else ended,
         )
 
     def warm_start(

@@ -22,7 +22,7 @@ from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.choices import OfferedAction, choices
 from llamagym_tui.game.drawing import draws
-from llamagym_tui.game.environment import Env, EnvMaker, episode_seed, turn_limit
+from llamagym_tui.game.environment import EnvMaker, episode_seed, turn_limit
 from llamagym_tui.game.game import EpisodeFault, Game
 from llamagym_tui.game.observed import names_by_turn
 from llamagym_tui.protocol import events
@@ -70,7 +70,6 @@ class Rollout:
         greedy: bool = False,
         episode_limit: int | None = None,
         max_failures: int = MAX_FAILURES,
-        make_env: Callable[[], Env] | None = None,
         ranks: Ranks = ALONE,
         opponent: Opponent | None = None,
     ) -> None:
@@ -85,7 +84,6 @@ class Rollout:
             emit: receives the events of what is watched, and warnings.
             episode_limit: episodes to end since the run began. None: no limit.
             max_failures: dropped episodes in a row that end the run.
-            make_env: `EnvMaker` if None.
             ranks: this one and those that play other environments; their episodes have numbers in turn.
             opponent: the other player, where that is a policy.
         Raises:
@@ -118,7 +116,7 @@ class Rollout:
         self.prompt_version = 0
         self._group_size = group_size
         self._mode: Mode = "train"
-        self._make_env = make_env or EnvMaker(agent)
+        self._make_env = EnvMaker(agent)
         self._replies: dict[int, Reply] | None = None
         """The agent's replies by environment, while a step waits between them and the actions."""
         self._sampler = sampler_of(policy)
