@@ -148,7 +148,7 @@ def trainer() -> None:
         out.write(wire.framed(wire.encoded(event)))
         out.flush()
 
-    send(events.Hello(protocol=events.PROTOCOL_VERSION, pid=os.getpid()))
+    send(events.Hello(protocol=events.PROTOCOL_VERSION))
     wire.read_frame(sys.stdin.buffer)  # StartRun
     send(RUN)
     send(events.PhaseChanged(phase="rolling_out"))

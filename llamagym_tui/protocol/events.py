@@ -48,8 +48,6 @@ class Hello(Event, frozen=True, kw_only=True):
 
     protocol: int
     """`PROTOCOL_VERSION` of the sender."""
-    pid: int
-    """Process id of the trainer."""
 
 
 class PhaseChanged(Event, frozen=True, kw_only=True):

@@ -127,8 +127,6 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     """The work of this phase, for people."""
     progress: events.Progressed | None = None
     """Its progress, if it takes seconds."""
-    pid: int | None = None
-    """Process id of the trainer."""
     run: events.RunStarted | None = None
     """The event with which the trainer began to play; None until the model is loaded."""
 

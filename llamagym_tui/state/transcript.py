@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from llamagym_tui.protocol.events import (
     ActionsProbed,
     AnyEvent,
-    ConversationEvent,
     EpisodeDropped,
     EpisodeFinished,
     EpisodeStarted,
@@ -22,6 +21,7 @@ from llamagym_tui.protocol.events import (
     TokensStreamed,
     TurnFinished,
     WatchChanged,
+    WatchedEvent,
 )
 
 MAX_ENTRIES = 8_192
@@ -82,7 +82,7 @@ class Transcript:
         """The fact of the last entry, if there are entries."""
         return self.entries[-1].fact if self.entries else None
 
-    def after(self, event: ConversationEvent) -> Transcript:
+    def after(self, event: WatchedEvent) -> Transcript:
         """The conversation with one more event."""
         match event:
             case TokensStreamed():
@@ -101,6 +101,8 @@ class Transcript:
                 if isinstance(last, ReplySoFar):
                     settled = self._last_replaced(replace(last, done=True))
                 return settled.note(f"Episode {event.episode:,} was dropped: {event.reason}.")
+            case StateDrawn():
+                return self
 
     def note(self, text: str) -> Transcript:
         """The conversation with a notice at its end."""

@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
     command_queue: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
     _handle_signals(command_queue)
     pipe = EventPipe(wire.events, on_gone=lambda: command_queue.put(Stop()))
-    pipe.send(Hello(protocol=PROTOCOL_VERSION, pid=os.getpid()))
+    pipe.send(Hello(protocol=PROTOCOL_VERSION))
     threading.Thread(
         target=listen, args=(wire.commands, command_queue), name="commands", daemon=True
     ).start()

@@ -181,10 +181,6 @@ class Rollout:
         nth, rank = divmod(number, self.ranks.size)
         return nth // self.group_size * self.ranks.size + rank
 
-    def seed_of(self, number: int) -> int:
-        """The seed to which an episode's environment is reset."""
-        return episode_seed(self.seed, self.group_of(number))
-
     @property
     def group_size(self) -> int:
         """Episodes that are reset to the same seed, and are in the same batch; another number drops the batch."""
@@ -309,7 +305,11 @@ class Rollout:
         for slot in idle[: self._may_start(len(idle))]:
             number = self.started
             self.started += self.ranks.size  # the others have the numbers between
-            if self._went_well(slot, partial(slot.reset, number)):
+            counts = EpisodeCounts(
+                mode=self.mode, prompt_version=self.prompt_version, number=number
+            )
+            seed = episode_seed(self.seed, self.group_of(number))
+            if self._went_well(slot, partial(slot.reset, counts, seed)):
                 fresh.append(slot)
         for slot in self._after_others(fresh):
             self._went_well(slot, slot.begin)
@@ -508,6 +508,8 @@ class Rollout:
         if trajectory is None:
             return False
         counts = slot.counts
+        if self.group_size > 1:
+            trajectory.group = self.group_of(counts.number)
         self.episodes += 1
         self._batch.typical_length += 0.1 * (counts.length - self._batch.typical_length)
         if counts.mode == "train" and trajectory.own_turns:
