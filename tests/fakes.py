@@ -105,17 +105,13 @@ def run_started(run_dir: str = "/runs/demo") -> RunStarted:
     """The start of a Blackjack run."""
     return RunStarted(
         agent="Blackjack",
-        env_id="Blackjack-v1",
         model="bundled",
         run_dir=run_dir,
-        seed=1,
         n_envs=128,
         mode="train",
         system_prompt=PROMPT,
         prompt_version=1,
-        action_names=["stick", "hit"],
         baselines={"random": -0.396, "optimal": -0.0466},
-        device="cpu",
         episodes=0,
         updates=0,
     )

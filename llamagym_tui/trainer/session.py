@@ -151,7 +151,7 @@ class Session(SessionBase):
         self._keep_found()
         self._take_up(start)
         self._is_loaded = True
-        self._describe(start, model=loaded.name, device=str(loaded.device))
+        self._describe(start, loaded.name)
         self.enter("rolling_out")
 
     def _loading(self, words: str) -> None:
@@ -222,23 +222,19 @@ class Session(SessionBase):
                     f"with its weights, by --model {run_dir}."
                 ) from error
 
-    def _describe(self, start: Counters, *, model: str, device: str) -> None:
+    def _describe(self, start: Counters, model: str) -> None:
         """Emit what the run is, where it stands, and what may surprise."""
         self.emit(
             events.RunStarted(
                 agent=catalog.agent_name(self.config.agent),
-                env_id=self.agent.env_id,
                 model=model,
                 run_dir=self.config.run_dir,
-                seed=self.config.seed,
                 n_envs=self.config.n_envs,
                 mode=self.config.mode,
                 system_prompt=self.rollout.system_prompt,
                 prompt_version=self.rollout.prompt_version,
-                action_names=list(self.agent.action_names),
                 baselines=dict(self.agent.baselines),
                 return_unit=self.agent.return_unit,
-                device=device,
                 draws=self.rollout.draws,
                 episodes=start.episodes,
                 updates=self.learner.updates,

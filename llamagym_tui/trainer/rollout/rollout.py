@@ -8,9 +8,8 @@ between replies and actions until they have chosen.
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from llamagym_tui.engine.policy.policy import Policy
@@ -301,18 +300,18 @@ class Rollout:
     def begin_episodes(self) -> None:
         """Start episodes where none is under way, as many as the batch needs."""
         idle = [slot for slot in self.slots if slot.episode is None]
-        fresh: list[EnvSlot] = []
-        for slot in idle[: self._may_start(len(idle))]:
-            number = self.started
-            self.started += self.ranks.size  # the others have the numbers between
+        fresh = idle[: self._may_start(len(idle))]
+        for slot in fresh:
             counts = EpisodeCounts(
-                mode=self.mode, prompt_version=self.prompt_version, number=number
+                mode=self.mode, prompt_version=self.prompt_version, number=self.started
             )
-            seed = episode_seed(self.seed, self.group_of(number))
-            if self._went_well(slot, partial(slot.reset, counts, seed)):
-                fresh.append(slot)
+            seed = episode_seed(self.seed, self.group_of(self.started))
+            self.started += self.ranks.size  # the others have the numbers between
+            with self._dropped_if_faulty(slot):
+                slot.reset(counts, seed)
         for slot in self._after_others(fresh):
-            self._went_well(slot, slot.begin)
+            with self._dropped_if_faulty(slot):
+                slot.begin()
 
     def step(self) -> list[EpisodeCounts]:
         """One turn in every live environment, new episodes started first; the episodes that ended.
@@ -331,14 +330,17 @@ class Rollout:
         replies = self._replies
         self._replies = None
         moves = {self.slots[env]: self._move(env, reply) for env, reply in replies.items()}
-        stepped = [
-            slot for slot, move in moves.items() if self._went_well(slot, partial(slot.play, move))
-        ]
+        for slot, move in moves.items():
+            with self._dropped_if_faulty(slot):
+                slot.play(move)
+        stepped = _sound(moves)
         self.env_steps += len(stepped)
-        ended = []
+        ended: list[EpisodeCounts] = []
         for slot in self._after_others(stepped):
-            if self._finish_turn(slot, moves[slot]):
-                ended.append(slot.counts)
+            with self._dropped_if_faulty(slot):
+                if (trajectory := slot.finish_turn(moves[slot])) is not None:
+                    self._keep(slot, trajectory)
+                    ended.append(slot.counts)
         return ended
 
     @property
@@ -471,42 +473,30 @@ class Rollout:
         person = self.wheel.take_reply() if env == self.wheel.env else None
         return self.slots[env].move(reply, person)
 
-    def _went_well(self, slot: EnvSlot, act: Callable[[], object]) -> bool:
-        """Act in an environment; if that fails, its episode is dropped."""
+    @contextmanager
+    def _dropped_if_faulty(self, slot: EnvSlot) -> Iterator[None]:
+        """Act in an environment; if that fails, its episode is dropped, and the environment is broken."""
         try:
-            act()
+            yield
         except EpisodeFault as fault:
             self._drop(slot, fault)
-            return False
-        return True
 
-    def _after_others(self, slots: list[EnvSlot]) -> list[EnvSlot]:
+    def _after_others(self, slots: Sequence[EnvSlot]) -> list[EnvSlot]:
         """Let the other player move wherever it is to; the environments that did not fail."""
-        left = list(slots)
-        while waiting := [slot for slot in left if slot.game.awaits_other]:
+        while waiting := [slot for slot in _sound(slots) if slot.game.awaits_other]:
             assert self.opponent is not None, "an environment asks for an opponent that is here"
             seats = {}
             for slot in waiting:
-                try:
+                with self._dropped_if_faulty(slot):
                     seats[slot] = slot.seat()
-                except EpisodeFault as fault:
-                    self._drop(slot, fault)
-                    left.remove(slot)
             replies = self.opponent.replies(list(seats.values()), greedy=self.greedy)
             for (slot, seat), reply in zip(seats.items(), replies, strict=True):
-                if not self._went_well(slot, partial(slot.step_other, seat, reply)):
-                    left.remove(slot)
-        return left
+                with self._dropped_if_faulty(slot):
+                    slot.step_other(seat, reply)
+        return _sound(slots)
 
-    def _finish_turn(self, slot: EnvSlot, move: Move) -> bool:
-        """Credit a turn in one environment; true if that ended its episode."""
-        try:
-            trajectory = slot.finish_turn(move)
-        except EpisodeFault as fault:
-            self._drop(slot, fault)
-            return False
-        if trajectory is None:
-            return False
+    def _keep(self, slot: EnvSlot, trajectory: Trajectory) -> None:
+        """Count an episode that has ended, and keep it for the update, or to be recalled."""
         counts = slot.counts
         if self.group_size > 1:
             trajectory.group = self.group_of(counts.number)
@@ -518,7 +508,6 @@ class Rollout:
             self._batch.untrained.append(trajectory)
         if counts.is_corrected:
             self.emit(episode_corrected(slot.history))
-        return True
 
     def _drop(self, slot: EnvSlot, fault: EpisodeFault) -> None:
         """Leave an episode out; only its number is used."""
@@ -528,6 +517,11 @@ class Rollout:
         step = slot.counts.length + 1
         where = f"Environment {slot.index + 1:,}, episode {number:,}, step {step:,}"
         self.failures.add(number // self.ranks.size, where, fault)
+
+
+def _sound(slots: Iterable[EnvSlot]) -> list[EnvSlot]:
+    """Those whose environment has not failed."""
+    return [slot for slot in slots if not slot.game.is_broken]
 
 
 class BatchUnderWay:
