@@ -29,7 +29,7 @@ Phase = Literal[
     "stopped",
     "failed",
 ]
-"""The lifecycle of a session; `llamagym_tui.trainer.phases` owns the transition table."""
+"""The lifecycle of a session; `llamagym_tui.trainer.session_base` owns the transition table."""
 End = Literal["terminated", "truncated"]
 Stage = Literal["under_way", "waiting", "trained", "inference"]
 """Where an episode stands; see `TurnInspected`."""
