@@ -27,7 +27,7 @@ from llamagym_tui.errors import ConfigError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.endpoint import Endpoint
 from llamagym_tui.game.environment import OPPONENT, SELF, opponent_of, with_kwargs
-from llamagym_tui.game.observed import names_by_turn, replies_of
+from llamagym_tui.game.observed import names_by_turn, reply_of
 from llamagym_tui.protocol.events import EvaluationFinished, Event, WarningRaised
 from llamagym_tui.runs import model_registry
 from llamagym_tui.runs.model_registry import is_endpoint
@@ -94,14 +94,14 @@ class Builders:
 
     def policy(self, agent: AgentBase, loaded: LoadedModel) -> Policy:
         """The policy, which knows the canonical reply of each action and how much of a conversation it sees."""
-        replies = [agent.replies(index) for index in range(len(agent.action_names))]
+        replies = [agent.format_action(index) for index in range(len(agent.action_names))]
         policy = Policy(
             loaded.model,
             loaded.tokenizer,
             self.config.generation,
             replies,
             self.config.seed,
-            replies_of=partial(replies_of, agent),
+            replies_of=partial(reply_of, agent),
             names_by_turn=names_by_turn(agent),
         )
         policy.history = turns_kept(self.config.history, agent.history)
