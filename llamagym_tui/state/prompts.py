@@ -6,8 +6,7 @@ version count: about the same policy played the last ones of a version and the f
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
 
 from llamagym_tui.protocol.events import EpisodesCounted, EvaluationFinished, PolicyMapped
 from llamagym_tui.protocol.literal import one_line
@@ -47,7 +46,7 @@ class PromptVersion:
     text: str
     updates: tuple[int, int] | None = None
     """Updates of the policies that played its first and its last episode; None before the first."""
-    played: Mapping[Mode, Played] = MappingProxyType({})
+    played: Mapping[Mode, Played] = field(default_factory=dict)
     """Returns by mode."""
 
     def under(self, mode: Mode) -> Played:
