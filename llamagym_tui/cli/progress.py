@@ -26,7 +26,7 @@ from llamagym_tui.state.texts import (
     progress_text,
     warm_start_text,
 )
-from llamagym_tui.trainer.descriptors import diverted
+from llamagym_tui.trainer.pipes import diverted
 
 LINE_EVERY_S = 10.0
 """Seconds between two lines without a terminal."""
