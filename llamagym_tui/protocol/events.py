@@ -99,6 +99,8 @@ class RunStarted(Event, frozen=True, kw_only=True):
     """Published mean returns by name, for reference lines."""
     return_unit: str = ""
     """Unit of a return, as it is said after a figure; empty if there is none."""
+    device: str = ""
+    """The model's device, for the report."""
     draws: bool = False
     """True if the agent, or environments that render text, can draw states."""
     episodes: int
