@@ -10,7 +10,6 @@ LearnerName = Literal["ppo", "reinforce", "rebn", "rloo", "grpo", "gigpo"]
 """Ways to estimate advantages; each is a function in `engine/learning/estimators.py`."""
 Grouping = Literal["seed", "observation"]
 """The common property of compared episodes or turns."""
-"""The unit that has a value and an advantage: a turn, or each token of its reply."""
 KlForm = Literal["reward", "loss"]
 """Where the KL to the reference is charged."""
 SCHEDULED = ("lr", "kl_coef", "entropy_coef")
