@@ -568,13 +568,20 @@ class RunFinished(Event, frozen=True, kw_only=True):
     """Seconds of playing and training, loading excluded."""
 
 
-TurnEvent = ObservationShown | ActionsProbed | TokensStreamed | TurnFinished
-ConversationEvent = EpisodeStarted | TurnEvent | EpisodeFinished | EpisodeDropped
-"""The conversation of the watched environment."""
-WatchedEvent = ConversationEvent | StateDrawn
+WatchedEvent = (
+    EpisodeStarted
+    | StateDrawn
+    | ObservationShown
+    | ActionsProbed
+    | TokensStreamed
+    | TurnFinished
+    | EpisodeFinished
+    | EpisodeDropped
+)
 """Events of the watched environment; left out first if not everything has room."""
-SessionEvent = (
-    Hello
+AnyEvent = (
+    WatchedEvent
+    | Hello
     | PhaseChanged
     | Progressed
     | RunStarted
@@ -582,20 +589,30 @@ SessionEvent = (
     | EventsLeftOut
     | SessionFailed
     | RunFinished
-)
-ChangeEvent = (
-    WatchChanged
+    | WatchChanged
     | PaceChanged
     | PromptChanged
     | ModeChanged
     | SettingsChanged
     | SettingsMeasured
     | DepthMeasured
+    | TurnInspected
+    | PolicyMapLaidOut
+    | PolicyMapped
+    | ConversationProbed
+    | WheelTaken
+    | ActionAwaited
+    | WheelLetGo
+    | EpisodeCorrected
+    | EpisodesCounted
+    | UpdateFinished
+    | CheckpointSaved
+    | RolledBack
+    | EvaluationFinished
+    | PromptsCompared
+    | EvaluationCancelled
+    | DemonstrationsRead
+    | WarmStartProgressed
+    | WarmStartFinished
+    | WarmStartEvaluated
 )
-LookEvent = TurnInspected | PolicyMapLaidOut | PolicyMapped | ConversationProbed
-WheelEvent = WheelTaken | ActionAwaited | WheelLetGo | EpisodeCorrected
-FigureEvent = EpisodesCounted | UpdateFinished | CheckpointSaved | RolledBack
-EvaluationEvent = EvaluationFinished | PromptsCompared | EvaluationCancelled
-WarmStartEvent = DemonstrationsRead | WarmStartProgressed | WarmStartFinished | WarmStartEvaluated
-RunEvent = SessionEvent | ChangeEvent | FigureEvent | EvaluationEvent | WarmStartEvent
-AnyEvent = WatchedEvent | RunEvent | LookEvent | WheelEvent
