@@ -48,6 +48,8 @@ class AgentBase(ABC):
     counts_actions: ClassVar[bool] = False
     """True if an action is an index of `action_names` even if the environment counts its own from another number, or
     if they are combinations of several decisions. It always is where `extract_action` is not defined."""
+    items: ClassVar[Sequence[str]] = ()
+    """Texts that a person may judge instead of the environment, by ``--reward me``; empty: there are none."""
     history: ClassVar[int | Literal["all"] | None] = None
     """Turns before the present one in a prompt, unless a run sets another number. None: a run finds out in
     its first batch how many help. 0: system prompt and present observation, which is enough if an observation has the
