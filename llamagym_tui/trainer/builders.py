@@ -17,8 +17,7 @@ from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.learning import checkpoint
 from llamagym_tui.engine.learning.imitation import learn_from
 from llamagym_tui.engine.learning.ppo import PPO, learner_for, unused_settings, what_is_trained
-from llamagym_tui.engine.memory import require_memory
-from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
+from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer, require_memory
 from llamagym_tui.engine.model.sources import model_folder
 from llamagym_tui.engine.own_torch import cores, set_threads
 from llamagym_tui.engine.policy.policy import Policy

@@ -25,8 +25,7 @@ from llamagym_tui.engine.learning.packing import (
     rows_of_turns,
 )
 from llamagym_tui.engine.model.forward import Encoded
-from llamagym_tui.engine.model.narrow import NarrowHead
-from llamagym_tui.engine.model.ridge import RidgeCritic
+from llamagym_tui.engine.model.narrow import NarrowHead, RidgeCritic
 from llamagym_tui.engine.policy.earlier import EarlierSelf
 from llamagym_tui.engine.policy.policy import Policy, states_of
 from llamagym_tui.engine.tokens.token_tree import ActionTrie

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.learning.batch import Batch, Comparison, steps_of
-from llamagym_tui.engine.learning.estimators import ESTIMATORS
+from llamagym_tui.engine.learning.estimators import ESTIMATORS, Batch, Comparison
 from llamagym_tui.engine.learning.rewards import turn_rewards
 from llamagym_tui.engine.policy.trajectory import Trajectory, Turn
 from llamagym_tui.settings import PPOConfig
@@ -75,15 +74,21 @@ def batch_targets(
     rewards = turn_rewards(turns, scale=reward_scale, parse_penalty=config.parse_penalty)
     if bonuses is not None:
         rewards = rewards + config.novelty_coef * bonuses
-    charged = kl_coef if config.kl_form == "reward" else 0.0
-    steps = steps_of(turns, rewards, charged * kl_ref)
+    charges = kl_ref * (kl_coef if config.kl_form == "reward" else 0.0)
+    rewards = rewards - charges
     if bonuses is not None and not config.has_critic:
-        steps = steps._replace(charges=steps.charges - config.novelty_coef * bonuses)
+        charges = charges - config.novelty_coef * bonuses
     # 3. Advantages.
+    values = torch.tensor([turn.value for turn in turns])
+    trained = torch.tensor([turn.is_trained for turn in turns], dtype=torch.bool)
     batch = Batch(
-        steps,
-        [len(trajectory.turns) for trajectory in trajectories],
-        bootstraps,
+        rewards=rewards,
+        values=values,
+        moves=torch.tensor([turn.steps for turn in turns], dtype=torch.int64),
+        trained=trained,
+        charges=charges,
+        lengths=[len(trajectory.turns) for trajectory in trajectories],
+        bootstraps=bootstraps,
         seeds=[trajectory.group for trajectory in trajectories],
         observations=observations,
     )
@@ -91,8 +96,8 @@ def batch_targets(
     return Targets(
         advantages=found.advantages.to(device),
         returns=found.returns.to(device),
-        values=steps.values.to(device),
-        trained=steps.trained.to(device),
+        values=values.to(device),
+        trained=trained.to(device),
         kl_ref=kl_ref,
         reference_logprobs=reference_logprobs,
         comparisons=found.comparisons,

@@ -22,8 +22,7 @@ from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.lean import is_llama_like
 from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.decisions import shares_of_choices, sums_of_replies, token_logprobs
-from llamagym_tui.engine.policy.memory import PromptMemory
-from llamagym_tui.engine.policy.policy import Policy, states_of
+from llamagym_tui.engine.policy.policy import Policy, PromptMemory, states_of
 from llamagym_tui.engine.policy.trajectory import Choice
 from llamagym_tui.engine.tokens.token_tree import NO_REPLIES, ROOT, ActionTrie
 from llamagym_tui.engine.tokens.tokenization import Opening
