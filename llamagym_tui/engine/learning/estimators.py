@@ -175,7 +175,7 @@ def normalised_returns(batch: Batch, config: PPOConfig) -> Estimate:
     """ReBN: REINFORCE with returns that are normalised over the turns of the batch.
 
     A_t = (G_t - mean(G)) / std(G). Source: arXiv:2510.01051 (GEM), section 2.2, "return batch normalization". It
-    differs from the paper in that the KL to the reference may be part of the return, as `kl_form` says.
+    differs from the paper in that the KL to the reference is part of the return.
     """
     returns = returns_to_go(batch, batch.rewards, config.gamma)
     known = batch.known
@@ -206,8 +206,8 @@ def group_relative(batch: Batch, config: PPOConfig) -> Estimate:
     same in the loss: a turn of it one over its number of turns. Source: arXiv:2402.03300, section 4.1. It differs from
     the paper in that a group is of episodes that were reset to one seed; in turns where the paper has tokens, so that a
     long reply weighs no less than a short one; in a standard deviation that is divided by the number of episodes; and
-    in the KL to the reference (unless `kl_form` has it in the loss, as the paper has) and the novelty bonus, which each
-    turn has to itself: divided by the spread of a group that earns the same, either would be all that is followed.
+    in the KL to the reference, which the paper has in the loss, and the novelty bonus. Each turn has these to itself:
+    divided by the spread of a group that earns the same, either would be all that is followed.
 
     Two corrections are those of Dr. GRPO (arXiv:2503.20783): `correct_spread` leaves out the division by std(R), by
     which a group that nearly agrees counts as much as one that differs; `correct_length` lets turns weigh alike.

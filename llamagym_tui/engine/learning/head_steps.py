@@ -6,7 +6,6 @@ on the batch that it judged before.
 """
 
 import copy
-import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -63,11 +62,9 @@ class HeadSteps:
     pace = 1.0
     """Unused: the rate itself follows the KL."""
 
-    def __init__(self, policy: Policy, narrow: NarrowHead, generator: random.Random) -> None:
+    def __init__(self, policy: Policy, narrow: NarrowHead) -> None:
         self.policy = policy
         self.narrow = narrow
-        self.random = generator
-        """Unused: nothing is drawn, and the state keeps it for a learner of the other kind."""
         self.reference: EarlierSelf | None = None
         self._train_from(narrow.up.detach()[narrow.ids], {}, FIRST_RATE)
         self._parts: list[tuple[PackedRows, Encoded]] = []

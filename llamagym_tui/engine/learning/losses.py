@@ -69,14 +69,6 @@ def deviation_k3(log_ratio: Tensor) -> Tensor:
     return log_ratio.exp() - 1 - log_ratio
 
 
-def reference_kl(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
-    """(N,) k3 estimate of KL(policy || reference) in nats, from (N,) log-probabilities at samples of the policy.
-
-    Its gradient is the policy's alone. Source: arXiv:2402.03300, eq. 4.
-    """
-    return deviation_k3(reference_logprobs - logprobs)
-
-
 def value_loss(values: Tensor, returns: Tensor) -> Tensor:
     """() half the squared error, summed; (U,) each."""
     return 0.5 * (values - returns).square().sum()
@@ -174,7 +166,6 @@ class Objective:
     targets: Targets
     v_head: nn.Module
     temperature: float
-    kl_coef: float
     entropy_coef: float
     is_warming_up: bool
     """True while the critic alone is trained."""
@@ -182,7 +173,7 @@ class Objective:
     def loss(
         self, part: PackedRows, encoded: Encoded, sums: UpdateSums, *, is_first: bool
     ) -> Tensor:
-        """() sum over a part's turns of policy, value, entropy and KL loss.
+        """() sum over a part's turns of policy, value and entropy loss.
 
         Args:
             part: of the batch.
@@ -203,10 +194,6 @@ class Objective:
         loss = critic
         if not self.is_warming_up:
             loss = loss + policy.loss - self.entropy_coef * scored.action_entropy.sum()
-            reference = self.targets.reference_logprobs
-            if self.config.kl_form == "loss" and reference is not None:
-                kl = reference_kl(scored.logprobs, reference[part.decision_indices])
-                loss = loss + self.kl_coef * kl.sum()
         sums.add(policy, critic, scored, len(part.turns.indices), is_first=is_first)
         return loss
 

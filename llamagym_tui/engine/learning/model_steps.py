@@ -42,8 +42,7 @@ class ModelSteps:
     ) -> None:
         self.policy = policy
         self.ranks = ranks
-        self.random = generator
-        """Minibatches are drawn from it."""
+        self._random = generator
         self.reference: EarlierSelf | None = None
         self.pace = 1.0
         """Factor on the scheduled learning rate."""
@@ -97,7 +96,7 @@ class ModelSteps:
         self._has_moved = False
         for epoch in range(config.epochs):
             sums.begin_epoch()
-            drawn = list(minibatches(self._rows, config.mini_batch_size, self.random))
+            drawn = list(minibatches(self._rows, config.mini_batch_size, self._random))
             for at, minibatch in enumerate(drawn):
                 is_first = epoch == at == 0
                 if not is_first and self.ranks.first(should_stop()):

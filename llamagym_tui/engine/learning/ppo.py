@@ -120,10 +120,12 @@ class PPO:
         self.ranks = ranks
         self.steps: ModelSteps | HeadSteps
         """Makes the steps of an update."""
+        self.random = random.Random(seed)
+        """Minibatches are drawn from it."""
         if policy.narrow is None:
-            self.steps = ModelSteps(policy, config, random.Random(seed), ranks)
+            self.steps = ModelSteps(policy, config, self.random, ranks)
         else:
-            self.steps = HeadSteps(policy, policy.narrow, random.Random(seed))
+            self.steps = HeadSteps(policy, policy.narrow)
         if config.kl_coef or config.kl_coef_final:
             self.reference = EarlierSelf.of(policy)
         self.config = config
@@ -182,12 +184,12 @@ class PPO:
             targets,
             v_head=self.policy.model.v_head,
             temperature=self.policy.generation.temperature,
-            kl_coef=self.kl_coef,
-            entropy_coef=self.entropy_coef,
+            entropy_coef=scheduled(self.config, "entropy_coef", self.updates),
             is_warming_up=self.is_warming_up,
         )
         # 2. Steps, until all are made, the KL to the sampling policy exceeds its target, or a stop.
-        made = self.steps.train(objective, self.lr, should_stop, progress)
+        lr = 0.0 if self.is_warming_up else scheduled(self.config, "lr", self.updates)
+        made = self.steps.train(objective, lr, should_stop, progress)
         sums = made.sums.of_all(self.ranks)
         # 3. Figures, and the state of the next update.
         stats = update_stats(
@@ -242,7 +244,7 @@ class PPO:
             bonuses=self.novelty.bonuses(trajectories) if config.novelty_coef else None,
             observations=observations,
             reward_scale=self.reward_scale,
-            kl_coef=self.kl_coef,
+            kl_coef=scheduled(config, "kl_coef", self.updates),
             device=self.policy.model.backbone.device,
         )
 
@@ -256,24 +258,6 @@ class PPO:
             found[part.decision_indices] = scored.logprobs
         # Each rank has computed its part, and left those of others 0.
         return torch.stack(self.ranks.gather(found)).sum(0)
-
-    @property
-    def lr(self) -> float:
-        """The policy's learning rate in the next update, where it is scheduled."""
-        return learning_rate(self.config, self.updates)
-
-    @property
-    def kl_coef(self) -> float:
-        """Weight of the KL to the reference in the next update."""
-        return self._scheduled(self.config.kl_coef, self.config.kl_coef_final)
-
-    @property
-    def entropy_coef(self) -> float:
-        """Weight of the action distribution's entropy in the next update."""
-        return self._scheduled(self.config.entropy_coef, self.config.entropy_coef_final)
-
-    def _scheduled(self, start: float, final: float) -> float:
-        return along_line(start, final, self.updates / self.config.decay_updates)
 
     @property
     def reward_scale(self) -> float:
@@ -292,7 +276,7 @@ class PPO:
     def state(self) -> LearnerState:
         return LearnerState(
             updates=self.updates,
-            random=self.steps.random.getstate(),
+            random=self.random.getstate(),
             return_moments=self.return_moments,
             counts=dict(self.novelty.counts),
             pace=self.steps.pace,
@@ -314,7 +298,7 @@ class PPO:
         self.updates = state.updates
         self.return_moments = state.return_moments
         self.novelty.counts = dict(state.counts)
-        self.steps.random.setstate(state.random)
+        self.random.setstate(state.random)
         self.steps.pace = state.pace
         self.steps.restore(state.head, tensors)
         self.used.clear()  # a roll back undid these updates
@@ -347,10 +331,6 @@ class PPO:
         self.used.clear()  # of which an inspector asks what the present policy says
         self.policy.version += 1
 
-    def reseed(self, seed: int) -> None:
-        """Draw minibatches from another seed."""
-        self.steps.random.seed(seed)
-
     @torch.no_grad()
     def share(self) -> None:
         """Make the learners of all ranks equal to that of rank 0: weights, reference, moments, state."""
@@ -367,13 +347,8 @@ class PPO:
         self.policy.version = version
 
 
-def along_line(start: float, final: float, done: float) -> float:
-    """From `start` to `final`, and constant afterwards; `done` is the share of the way, 1 at its end."""
-    return start + (final - start) * min(1.0, done)
-
-
-def learning_rate(config: PPOConfig, updates: int) -> float:
-    """The policy's learning rate after this many updates; 0 while the critic alone is trained."""
-    if config.trains_critic_alone(updates):
-        return 0.0
-    return along_line(config.lr, config.lr_final, updates / config.decay_updates)
+def scheduled(config: PPOConfig, name: str, updates: int) -> float:
+    """A setting of `SCHEDULED` after this many updates: on a line to its final value, which it then keeps."""
+    start: float = getattr(config, name)
+    final: float = getattr(config, f"{name}_final")
+    return start + (final - start) * min(1.0, updates / config.decay_updates)

@@ -32,8 +32,6 @@ class Targets:
     """(T,) bool."""
     kl_ref: Tensor
     """(T,) nats that each turn is away from the reference (k1)."""
-    reference_logprobs: Tensor | None
-    """(D,) of decisions under the reference; None: there is none."""
     comparisons: tuple[Comparison, ...] = ()
     """Where steps were compared with others of their group; on the processor's side."""
 
@@ -74,7 +72,7 @@ def batch_targets(
     rewards = turn_rewards(turns, scale=reward_scale, parse_penalty=config.parse_penalty)
     if bonuses is not None:
         rewards = rewards + config.novelty_coef * bonuses
-    charges = kl_ref * (kl_coef if config.kl_form == "reward" else 0.0)
+    charges = kl_coef * kl_ref
     rewards = rewards - charges
     if bonuses is not None and not config.has_critic:
         charges = charges - config.novelty_coef * bonuses
@@ -99,7 +97,6 @@ def batch_targets(
         values=values.to(device),
         trained=trained.to(device),
         kl_ref=kl_ref,
-        reference_logprobs=reference_logprobs,
         comparisons=found.comparisons,
     )
 
