@@ -153,34 +153,33 @@ class HeadSteps:
         rows: Sequence[Row],
         loss_of: Callable[[Tensor], Tensor],
         steps: int,
-        progress: Callable[[int, int, float], None],
+        made: Callable[[int, float], None],
         should_stop: Callable[[], bool],
-    ) -> list[float]:
-        """Make steps down a loss of the (D,) log-probabilities of a batch's decisions; the loss before each.
+    ) -> None:
+        """Make steps down a loss of the (D,) log-probabilities of a batch's decisions.
 
-        It ends early where the loss has no gradient.
+        Each is reported by their number in all and the loss before it. They end early where the loss has no gradient.
         """
         self.take(rows)
         decisions = sum(len(t.decision_logprobs) for row in rows for t in row.segment.turns)
-        losses: list[float] = []
         with self._rows_in_place():
             optimizer = _adam(self._rows, FIRST_RATE)
-            while len(losses) < steps and not should_stop():
+            for _ in range(steps):
+                if should_stop():
+                    break
                 optimizer.zero_grad(set_to_none=True)
                 logprobs = torch.zeros(decisions, device=self.narrow.up.device)
                 for part, encoded in self._parts:
                     scored = part.score(encoded, self.policy.generation.temperature)
                     logprobs = logprobs.index_add(0, part.decision_indices, scored.logprobs)
                 loss = loss_of(logprobs)
-                losses.append(float(loss.detach()))
-                progress(len(losses), steps, losses[-1])
+                made(steps, float(loss.detach()))
                 if not loss.requires_grad:
                     break
                 loss.backward()
                 optimizer.step()
         self._parts = []
         self.policy.version += 1
-        return losses
 
     @contextmanager
     def _rows_in_place(self) -> Iterator[None]:
