@@ -124,8 +124,6 @@ def _ungrouped(values: Mapping[str, Any]) -> dict[str, Any]:
 @dataclass(slots=True)
 class _EnvSlot:
     episode: Episode | None = None
-    took_turn: bool = False
-    """True if it had an observation in the last `act`."""
     is_trained: bool = True
     """True if all turns so far were sampled in training."""
     rewards: list[float] = field(default_factory=list)
@@ -198,6 +196,8 @@ class LlamaGymLoop:
         self.training = True
         self._many = False
         self.slots = [_EnvSlot()]
+        self._acted: list[int] = []
+        """Environments that had an observation in the last `act`."""
         self._sampler = Sampler(self.policy)
         self.batch: list[Trajectory] = []
 
@@ -211,18 +211,17 @@ class LlamaGymLoop:
         observations = observation if many else [observation]
         infos = _infos(info, len(observations), many)
         self._set_slots(len(observations), many)
-        for slot, seen in zip(self.slots, observations, strict=True):
-            slot.took_turn = not many or seen is not None
-        turns = [index for index, slot in enumerate(self.slots) if slot.took_turn]
+        self._acted = [
+            index for index, seen in enumerate(observations) if not many or seen is not None
+        ]
+        states = [observed(self.agent, observations[index], infos[index]) for index in self._acted]
+        prompts = self._prompts(self._acted, states)
+        tries = [self.policy.trie_of(state.actions) for state in states]
+        replies = self._sampler.reply(prompts, tries, greedy=greedy)
         actions = [self.agent.fallback_action] * len(observations)
-        if turns:
-            states = [observed(self.agent, observations[index], infos[index]) for index in turns]
-            prompts = self._prompts(turns, states)
-            tries = [self.policy.trie_of(state.actions) for state in states]
-            replies = self._sampler.reply(prompts, tries, greedy=greedy)
-            for index, reply in zip(turns, replies, strict=True):
-                actions[index] = self._action(self.slots[index], reply)
-                self.slots[index].is_trained &= self.training and not greedy
+        for index, reply in zip(self._acted, replies, strict=True):
+            actions[index] = self._action(self.slots[index], reply)
+            self.slots[index].is_trained &= self.training and not greedy
         return actions if many else actions[0]
 
     def assign_reward(self, reward: Any, info: Any) -> None:
@@ -232,15 +231,16 @@ class LlamaGymLoop:
             raise ConfigError(
                 f"act was given a list of {len(self.slots)} observations: assign as many rewards."
             )
-        acted = [index for index, slot in enumerate(self.slots) if slot.took_turn]
-        earned_by = {index: float(given[index]) for index in acted}
-        if not (acted or self._many) or any(self.slots[index].episode is None for index in acted):
+        if not (self._acted or self._many) or any(
+            self.slots[index].episode is None for index in self._acted
+        ):
             raise ConfigError(
                 "assign_reward was called before act, or after terminate_episode: a reward belongs to an action."
             )
-        for index, earned in earned_by.items():
+        for index in self._acted:
             slot = self.slots[index]
             assert slot.episode is not None, "looked at above"
+            earned = float(given[index])
             info_of_step = infos[index]
             slot.episode.reward(
                 earned, refused=is_refused(info_of_step), steps=action_steps(info_of_step)
@@ -279,7 +279,7 @@ class LlamaGymLoop:
                 )
             final = observation_text(self.agent, final_observation, final_info or NO_INFO)
         trajectory = slot.episode.finish("truncated" if truncated else "terminated", final)
-        self.slots[index] = _EnvSlot(took_turn=slot.took_turn)
+        self.slots[index] = _EnvSlot()
         return self._collect(trajectory) if is_trained else {}
 
     @own_torch()
