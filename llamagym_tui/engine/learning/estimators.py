@@ -39,8 +39,8 @@ class Batch:
     """(E,) value after each: V(final observation) if it was truncated and there is a critic, else 0."""
     seeds: Sequence[int | None]
     """(E,) the same number where episodes were reset to the same seed. None: it is not known."""
-    observations: Sequence[int]
-    """(T,) the same number where steps have the same observation; empty where no step is compared by it."""
+    observations: Sequence[str]
+    """(T,) before each step."""
 
     @property
     def firsts(self) -> Tensor:

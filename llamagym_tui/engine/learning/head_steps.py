@@ -199,15 +199,11 @@ class HeadSteps:
 
     def _include_new_tokens(self) -> None:
         """Have a row for each token of admissible replies; those of new tokens come last, and begin at 0."""
-        more = len(self.narrow.ids) - len(self._rows)
-        if not more:
+        ids = self.narrow.ids[: len(self._rows)]
+        if len(ids) == len(self.narrow.ids):
             return
-
-        def grown(rows: Tensor) -> Tensor:
-            return nn.functional.pad(rows, (0, 0, 0, more)) if rows.ndim else rows
-
-        moments = {name: grown(moment) for name, moment in self._moments.items()}
-        self._train_from(grown(self._rows.detach()), moments, self._rate)
+        moments = self._moments_in_order(ids, self._moments)
+        self._train_from(self._in_order(ids, self._rows.detach()), moments, self._rate)
 
     @property
     def _moments(self) -> dict[str, Tensor]:
@@ -409,12 +405,16 @@ class HeadSteps:
                 "rows": self._in_order(ids, then),
             }
             self.reference = EarlierSelf(self.policy, weights, self.reference.version)
-        moments = {
-            name: self._in_order(ids, moment) if moment.ndim else moment.clone()
-            for name, moment in _under(MOMENT, learnt).items()
-        }
+        moments = self._moments_in_order(ids, _under(MOMENT, learnt))
         self._train_from(rows, moments, float(learnt["rate"]))
         self._critic.load_state_dict(_under(CRITIC, learnt))
+
+    def _moments_in_order(self, ids: Tensor, moments: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Adam's moments in the order of `narrow.ids`, and the number of steps as it is."""
+        return {
+            name: self._in_order(ids, moment) if moment.ndim else moment.clone()
+            for name, moment in moments.items()
+        }
 
     def _in_order(self, ids: Tensor, rows: Tensor) -> Tensor:
         """(m, K) the rows of some tokens in the order of `narrow.ids`; those of other tokens are 0."""

@@ -95,14 +95,11 @@ class UpdateSums:
     """The policy's, of each step that was made, before clipping."""
     skipped: int = 0
     """Steps that were not made."""
-    epoch_kl: Tensor | float = 0.0
-    """`approx_kl` of this epoch alone."""
-    epoch_decisions: int = 0
 
     @property
-    def kl_of_epoch(self) -> float:
-        """Mean KL over the decisions of this epoch so far, nats."""
-        return float(self.epoch_kl) / max(self.epoch_decisions, 1)
+    def kl_of_decision(self) -> float:
+        """Mean KL over the decisions, nats."""
+        return float(self.approx_kl) / max(self.decisions, 1)
 
     def of_all(self, ranks: Ranks) -> UpdateSums:
         """The sums of all ranks."""
@@ -123,11 +120,6 @@ class UpdateSums:
             else:
                 setattr(self, each.name, own + other)
 
-    def begin_epoch(self) -> None:
-        """Measure the KL of a new epoch from here on."""
-        self.epoch_kl = 0.0
-        self.epoch_decisions = 0
-
     @torch.no_grad()
     def add(
         self, policy: PolicyLoss, critic: Tensor, scored: Decisions, turns: int, *, is_first: bool
@@ -136,12 +128,10 @@ class UpdateSums:
         self.policy_loss += policy.loss
         self.value_loss += critic
         self.approx_kl += policy.approx_kl
-        self.epoch_kl += policy.approx_kl
         self.clipped += policy.clipped
         self.entropy += scored.entropy.sum()
         self.action_entropy += scored.action_entropy.sum()
         self.decisions += len(scored.logprobs)
-        self.epoch_decisions += len(scored.logprobs)
         self.turns += turns
         self.branches += len(scored.action_entropy)
         if is_first:

@@ -229,20 +229,12 @@ class PPO:
         if self.reference:
             with self.reference.in_place():
                 reference_logprobs = self._logprobs(turns)
-        bootstraps = [0.0] * len(trajectories)
-        if config.has_critic:
-            bootstraps = self.policy.bootstrap_values(trajectories)
-        observations: Sequence[int] = ()
-        if config.facts.groups == "observation":
-            numbers: dict[str, int] = {}
-            observations = [numbers.setdefault(turn.observation, len(numbers)) for turn in turns]
         return batch_targets(
             trajectories,
             config,
             reference_logprobs=reference_logprobs,
-            bootstraps=bootstraps,
+            bootstraps=self.policy.bootstrap_values(trajectories),
             bonuses=self.novelty.bonuses(trajectories) if config.novelty_coef else None,
-            observations=observations,
             reward_scale=self.reward_scale,
             kl_coef=scheduled(config, "kl_coef", self.updates),
             device=self.policy.model.backbone.device,

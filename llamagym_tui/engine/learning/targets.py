@@ -43,7 +43,6 @@ def batch_targets(
     reference_logprobs: Tensor | None,
     bootstraps: Sequence[float],
     bonuses: Tensor | None,
-    observations: Sequence[int] = (),
     reward_scale: float,
     kl_coef: float,
     device: torch.device,
@@ -54,7 +53,6 @@ def batch_targets(
         reference_logprobs: (D,) of decisions under the reference. None: there is none.
         bonuses: (T,) of each turn for what is seldom tried. None: there are none.
         bootstraps: value after each episode: V(final observation) if it was truncated, else 0.
-        observations: (T,) the same number where turns have the same observation. Empty: none is compared by it.
     Raises:
         ValueError: without a critic, an episode was cut off before its end.
     """
@@ -88,7 +86,7 @@ def batch_targets(
         lengths=[len(trajectory.turns) for trajectory in trajectories],
         bootstraps=bootstraps,
         seeds=[trajectory.group for trajectory in trajectories],
-        observations=observations,
+        observations=[turn.observation for turn in turns],
     )
     found = ESTIMATORS[config.learner](batch, config)
     return Targets(

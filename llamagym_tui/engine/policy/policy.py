@@ -296,12 +296,12 @@ class Policy:
     @own_torch()
     @torch.no_grad()
     def bootstrap_values(self, trajectories: Sequence[Trajectory]) -> list[float]:
-        """Value after the last turn of each: V(final observation) if truncated, else 0."""
+        """Value after the last turn of each: V(final observation) if truncated and there is a critic, else 0."""
         values = [0.0] * len(trajectories)
         finals = {
             index: each.final_prompt
             for index, each in enumerate(trajectories)
-            if each.end == "truncated" and each.final_prompt is not None
+            if self.has_critic and each.end == "truncated" and each.final_prompt is not None
         }
         if finals:
             trie = NO_REPLIES if self.narrow is None else self.trie

@@ -35,7 +35,7 @@ def estimated(
         lengths=[len(episode) for episode in episodes],
         bootstraps=[5.0] * len(episodes),
         seeds=seeds or [0] * len(episodes),
-        observations=observations or list(range(len(rewards))),
+        observations=[str(at) for at in observations or range(len(rewards))],
     )
     return ESTIMATORS[learner](batch, PPOConfig(learner=learner, **settings))
 
