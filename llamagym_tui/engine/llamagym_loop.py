@@ -17,7 +17,7 @@ import torch
 from msgspec.structs import asdict, replace
 
 from llamagym_tui.engine.learning.imitation import learn_from
-from llamagym_tui.engine.learning.ppo import learner_for, unused_settings
+from llamagym_tui.engine.learning.ppo import PPO, unused_settings
 from llamagym_tui.engine.model.loading import resolve_device
 from llamagym_tui.engine.model.value_head import (
     NO_CAUSAL_LM,
@@ -28,7 +28,6 @@ from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
-from llamagym_tui.engine.ranks import ALONE
 from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.errors import ConfigError, PromptTooLongError, RunStoreError
 from llamagym_tui.game.agent_base import AgentBase
@@ -190,7 +189,7 @@ class LlamaGymLoop:
             raise ConfigError(unused_settings(unused))
         # A loop of one's own is a conversation, unless the agent says otherwise.
         self.policy.history = turns_kept("own", agent.history)
-        self.learner = learner_for(self.policy, ppo, seed, ALONE)
+        self.learner = PPO(self.policy, ppo, seed)
         if demonstrations:
             learn_from(self.learner, demonstrations, SFTSettings(), seed=seed)
         self.training = True

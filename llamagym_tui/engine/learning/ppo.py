@@ -61,28 +61,6 @@ class LearnerState(msgspec.Struct, frozen=True, kw_only=True):
         random.Random().setstate(self.random)
 
 
-@own_torch()
-def learner_for(policy: Policy, config: PPOConfig, seed: int, ranks: Ranks) -> "PPO":
-    """The learner of a policy.
-
-    Raises:
-        ConfigError: no weight is trained, or they are of a type that small steps do not change.
-    """
-    trained = [each for each in policy.model.pretrained_model.parameters() if each.requires_grad]
-    if not trained:
-        raise ConfigError(
-            "Nothing of the model would be trained: requires_grad is off for all its weights. Set it for those that "
-            "are meant, or load an adapter with is_trainable=True."
-        )
-    is_coarse = any(weight.element_size() < torch.float32.itemsize for weight in trained)
-    if is_coarse and not policy.model.is_adapted:
-        raise ConfigError(
-            f"Weights of {str(trained[0].dtype).removeprefix('torch.')} are too coarse for the small steps of full "
-            "fine-tuning: load them in float32, or give an adapter (peft_config)."
-        )
-    return PPO(policy, config, seed, ranks)
-
-
 def what_is_trained(policy: Policy) -> str:
     """The number of the policy's trained weights and their place in the model, without the critic's."""
     if policy.narrow is not None:
@@ -112,10 +90,29 @@ def unused_settings(names: Sequence[str]) -> str:
 
 
 class PPO:
+    @own_torch()
     def __init__(
         self, policy: Policy, config: PPOConfig, seed: int = 0, ranks: Ranks = ALONE
     ) -> None:
-        """The reference is the policy as it is now; all `ranks` update together, with the batches of each."""
+        """The reference is the policy as it is now; all `ranks` update together, with the batches of each.
+
+        Raises:
+            ConfigError: no weight is trained, or they are of a type that small steps do not change.
+        """
+        trained = [
+            each for each in policy.model.pretrained_model.parameters() if each.requires_grad
+        ]
+        if not trained:
+            raise ConfigError(
+                "Nothing of the model would be trained: requires_grad is off for all its weights. Set it for those "
+                "that are meant, or load an adapter with is_trainable=True."
+            )
+        is_coarse = any(weight.element_size() < torch.float32.itemsize for weight in trained)
+        if is_coarse and not policy.model.is_adapted:
+            raise ConfigError(
+                f"Weights of {str(trained[0].dtype).removeprefix('torch.')} are too coarse for the small steps of full "
+                "fine-tuning: load them in float32, or give an adapter (peft_config)."
+            )
         self.policy = policy
         self.ranks = ranks
         self.steps: ModelSteps | HeadSteps

@@ -16,13 +16,12 @@ from torch import Tensor
 
 from llamagym_tui.engine.learning import head_steps
 from llamagym_tui.engine.learning.packing import batch_rows, minibatches
-from llamagym_tui.engine.learning.ppo import learner_for
+from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Choice, Trajectory, Turn
-from llamagym_tui.engine.ranks import ALONE
 from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.settings import LEARNERS, GenerationConfig, LoraConfig, PPOConfig
 from llamagym_tui.settings.ppo import UNUSED_BY_HEAD
@@ -246,7 +245,7 @@ def test_an_update_has_the_gradient_of_a_naive_one(
         unused = {each: getattr(PPOConfig(), each) for each in UNUSED_BY_HEAD}
         config = replace(config, **unused)
         monkeypatch.setattr(head_steps, "STEPS", 1)
-    learner: Any = learner_for(policy, config, 5, ALONE)
+    learner: Any = PPO(policy, config, 5)
     batch = batch_of(policy)
     if case.weights == "head":
         learner.update(batch)  # so that the adapter is not 0
