@@ -89,10 +89,6 @@ class NarrowHead:
         """(N, m) the change of the logits of `ids` at N states; with gradient."""
         return self.shifts(hidden, self.down, self._rows_of_ids())
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """(N, V) logits of N hidden states, whole."""
-        return self._base(hidden).index_add(-1, self.ids, self.added(hidden))
-
     def shifts(self, hidden: Tensor, down: Tensor, rows: Tensor) -> Tensor:
         """(N, T) change of the logits of T tokens at N states, from (K, D) A and (T, K) rows of B."""
         return self.scale * (hidden @ down.T) @ rows.T
@@ -120,10 +116,6 @@ class NarrowEncoded(Encoded):
         """(B, T, m) base logits of the tokens that move."""
         self.others = others
         """(B, T) log of the sum of the other tokens' exponentials."""
-
-    def logits_at(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """(N, V) logits at N positions, in fp32."""
-        return self.narrow.logits(self.hidden[rows, columns]).float()
 
     def scorer_at(self, rows: Tensor, columns: Tensor, temperature: float) -> Scorer:
         """Scores tokens that may move at S positions; only at temperature 1, as scores are divided by it."""
