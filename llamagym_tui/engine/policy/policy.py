@@ -133,7 +133,7 @@ class Policy:
     def __init__(
         self,
         model: AutoModelForCausalLMWithValueHead,
-        tokenizer: object,
+        tokenizer: Any,
         generation: GenerationConfig,
         admissible_replies: Sequence[Replies] = (),
         seed: int = 0,
@@ -152,10 +152,7 @@ class Policy:
         """
         # Always in eval mode, while training too: dropout would make the first ratio differ from 1.
         self.model = model.eval()
-        if isinstance(tokenizer, ChatTokenizer):
-            self.chat = tokenizer
-        else:
-            self.chat = ChatTokenizer(tokenizer, generation_ends(model, tokenizer))
+        self.chat = ChatTokenizer(tokenizer, generation_ends(model, tokenizer))
         if not self.chat.end_ids:
             raise ModelLoadError(
                 "Nothing ends a reply of this model: its chat template ends no turn with a token of its own, and "
