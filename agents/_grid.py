@@ -3,16 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from llamagym_tui.agent import (
-    Agent,
-    Drawing,
-    Ground,
-    Landmark,
-    Panel,
-    Piece,
-    PolicyMap,
-    best_actions,
-)  # fmt: skip
+from llamagym_tui.agent import Drawing, Ground, Landmark, Panel, Piece, PolicyMap
+from llamagym_tui.agents._tabular import TabularAgent
 
 MOVES = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}
 """Change of row and column by the name of an action."""
@@ -21,10 +13,9 @@ Rows = Sequence[str]
 """A map, row by row, in Gymnasium's letters: start, frozen, hole, goal."""
 
 
-class GridAgent(Agent):
+class GridAgent(TabularAgent):
     """Walks over a map; an observation is row * columns + column, both counted from 0 at the top left."""
 
-    history = 0
     place: ClassVar[str]
     """The name of the map."""
     words: ClassVar[Mapping[str, str]]
@@ -64,14 +55,6 @@ class GridAgent(Agent):
         ]
         lines[row][column] = Piece(f"[{self.glyphs[rows[row][column]]}]", "player")
         return lines
-
-    def expert(self, observation: Any) -> int | None:
-        """One of the best actions; None: the goal cannot be reached."""
-        return next(iter(self.first_actions(observation)), None)
-
-    def first_actions(self, observation: Any) -> Sequence[int]:
-        """All best actions; none if the goal cannot be reached."""
-        return best_actions(self.env_id, **self.env_kwargs)[int(observation)]
 
     def policy_map(self) -> PolicyMap:
         """Every field of the map; holes and the goal are landmarks."""

@@ -41,7 +41,7 @@ from llamagym_tui.game.observed import (
     names_by_turn,
     observation_text,
     observed,
-    replies_of,
+    reply_of,
 )
 from llamagym_tui.settings import (
     FIGURES_OF_A_RUN,
@@ -159,7 +159,7 @@ class LlamaGymLoop:
         model = _with_value_head(model, tokenizer, seed)
         if device is not None:
             model.to(resolve_device(str(device)))
-        replies = [agent.replies(index) for index in range(len(agent.action_names))]
+        replies = [agent.format_action(index) for index in range(len(agent.action_names))]
         self.agent = agent
         by_turn = names_by_turn(agent)
         unused = [name for name in ppo.unused_by_head() if name in _named_ppo(ppo_config or {})]
@@ -182,7 +182,7 @@ class LlamaGymLoop:
             generation,
             replies,
             seed,
-            replies_of=partial(replies_of, agent),
+            replies_of=partial(reply_of, agent),
             names_by_turn=by_turn,
         )
         if self.policy.narrow is not None and unused:

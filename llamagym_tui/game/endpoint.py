@@ -49,7 +49,7 @@ def require_address(name: str) -> str:
 
 
 class Endpoint:
-    """A connection to an endpoint, and the model that plays there; to be closed."""
+    """A connection to an endpoint, and the model that plays there."""
 
     def __init__(self, name: str, *, retries: int = RETRIES) -> None:
         """Connect to the endpoint of this address.
@@ -73,9 +73,6 @@ class Endpoint:
         )
         self.model = urlsplit(name).fragment or self._only_model()
         """The name by which the server knows the model."""
-
-    def close(self) -> None:
-        self._client.close()
 
     def replies(
         self,

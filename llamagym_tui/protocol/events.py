@@ -29,7 +29,7 @@ Phase = Literal[
     "stopped",
     "failed",
 ]
-"""The lifecycle of a session; `llamagym_tui.trainer.phases` owns the transition table."""
+"""The lifecycle of a session; `llamagym_tui.trainer.session_base` owns the transition table."""
 End = Literal["terminated", "truncated"]
 Stage = Literal["under_way", "waiting", "trained", "inference"]
 """Where an episode stands; see `TurnInspected`."""
@@ -48,8 +48,6 @@ class Hello(Event, frozen=True, kw_only=True):
 
     protocol: int
     """`PROTOCOL_VERSION` of the sender."""
-    pid: int
-    """Process id of the trainer."""
 
 
 class PhaseChanged(Event, frozen=True, kw_only=True):
@@ -91,20 +89,16 @@ class RunStarted(Event, frozen=True, kw_only=True):
     """The model is loaded and the environments are made; sent once, before the first step."""
 
     agent: str
-    env_id: str
     model: str
     run_dir: str
-    seed: int
     n_envs: int
     mode: Mode
     system_prompt: str
     prompt_version: int
-    action_names: list[str]
     baselines: dict[str, float]
     """Published mean returns by name, for reference lines."""
     return_unit: str = ""
     """Unit of a return, as it is said after a figure; empty if there is none."""
-    device: str
     draws: bool = False
     """True if the agent, or environments that render text, can draw states."""
     episodes: int

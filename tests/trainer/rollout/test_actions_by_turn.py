@@ -10,7 +10,7 @@ from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.game.observed import action_named
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import ProbeActions
-from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
+from llamagym_tui.trainer.probes.inspect_reply import ActionProbes
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from tests.text_env import ROOMS, CommandAgent
 

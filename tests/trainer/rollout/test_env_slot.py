@@ -56,7 +56,7 @@ def test_a_conversation_that_the_model_cannot_read_further_ends_its_episode_as_t
 
 
 def test_a_first_prompt_that_the_model_cannot_read_ends_the_run_before_any_forward(
-    make_rollout, make_policy
+    make_rollout,
 ):
     class Verbose(CountAgent):
         def format_observation(self, observation: int) -> str:
@@ -71,7 +71,7 @@ def test_a_first_prompt_that_the_model_cannot_read_ends_the_run_before_any_forwa
         rollout.step()
     assert rollout.live == 0
     with pytest.raises(PromptTooLongError):
-        evaluate(Verbose(), make_policy(), episodes=2, greedy=True, seed=1, n_envs=2, max_turns=9)
+        evaluate(make_rollout(Verbose())[0], 2, ended=[])
 
 
 def test_of_what_is_only_played_the_watched_episode_can_be_recalled_after_its_end(make_rollout):
