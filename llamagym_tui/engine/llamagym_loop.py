@@ -236,10 +236,10 @@ class LlamaGymLoop:
             raise ConfigError(
                 "assign_reward was called before act, or after terminate_episode: a reward belongs to an action."
             )
-        for index in self._acted:
+        earned_by = {index: float(given[index]) for index in self._acted}
+        for index, earned in earned_by.items():
             slot = self.slots[index]
             assert slot.episode is not None, "looked at above"
-            earned = float(given[index])
             info_of_step = infos[index]
             slot.episode.reward(
                 earned, refused=is_refused(info_of_step), steps=action_steps(info_of_step)
