@@ -1,6 +1,6 @@
 """A walk over a map, for Frozen Lake and Cliff Walking; an observation names the fields around."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from llamagym_tui.agent import Drawing, Ground, Landmark, Panel, Piece, PolicyMap
@@ -56,25 +56,31 @@ class GridAgent(TabularAgent):
         lines[row][column] = Piece(f"[{self.glyphs[rows[row][column]]}]", "player")
         return lines
 
-    def policy_map(self) -> PolicyMap:
-        """Every field of the map; holes and the goal are landmarks."""
-        return self._mapped([self._panel(self.place, self.rows, int)])
+    def maps(self) -> Mapping[str, Rows]:
+        """The maps of which the policy is shown, by their names."""
+        return {self.place: self.rows}
 
-    def _mapped(self, panels: list[Panel]) -> PolicyMap:
+    def observation_on(self, rows: Rows, number: int) -> Any:
+        """The observation on a field of a map, which has this number, counted row by row."""
+        return number
+
+    def policy_map(self) -> PolicyMap:
+        """Every field of each map; holes and the goal are landmarks."""
+        panels = [self._panel(title, rows) for title, rows in self.maps().items()]
         signs = "".join(SIGNS[name] for name in self.action_names)
         return PolicyMap(panels, signs=signs, best=self.first_actions)
 
-    def _panel(self, title: str, rows: Rows, observation_of: Callable[[int], Any]) -> Panel:
-        """Every field of one map; `observation_of` gets its number, counted row by row."""
+    def _panel(self, title: str, rows: Rows) -> Panel:
         width = len(rows[0])
         states: list[list[Any]] = []
         for row, line in enumerate(rows):
-            states.append([observation_of(row * width + column) for column in range(width)])
+            states.append([])
             for column, kind in enumerate(line):
                 if kind in "HG":
-                    states[row][column] = Landmark(
-                        self.glyphs[kind], self.words[kind], self.grounds[kind]
-                    )
+                    state = Landmark(self.glyphs[kind], self.words[kind], self.grounds[kind])
+                else:
+                    state = self.observation_on(rows, row * width + column)
+                states[row].append(state)
         row_labels = [str(row) for row in range(len(rows))]
         column_labels = [str(column) for column in range(width)]
         return Panel(title, row_labels, column_labels, states, "row", "column")

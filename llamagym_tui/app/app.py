@@ -36,8 +36,8 @@ from llamagym_tui.state.run import RunState, initial_state, requested, restarted
 
 if TYPE_CHECKING:
     from llamagym_tui.app.trainer_client import TrainerClient
-    from llamagym_tui.demos.classroom import Classroom
     from llamagym_tui.screens.demos.judging import Reading
+    from llamagym_tui.screens.play.classroom import Classroom
 
 PAINT_S = 1 / 5
 """Least number of seconds between two paintings of new events."""
@@ -393,7 +393,7 @@ def open_seat(folder: Path, seat: int) -> int:
         UsageError: the folder holds no class, or it has no such seat.
         LlamaGymError: the seat's file cannot be read, or the agent's code is not trusted.
     """
-    from llamagym_tui.demos.classroom import Classroom
+    from llamagym_tui.screens.play.classroom import Classroom
     from llamagym_tui.setup.trust import require_trusted
 
     classroom = Classroom.read(folder)

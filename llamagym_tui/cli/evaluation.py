@@ -13,13 +13,13 @@ from typing import Any, Self
 import msgspec
 
 from llamagym_tui.cli.progress import Progress, quiet_progress
-from llamagym_tui.demos.classroom import ClassRecord
 from llamagym_tui.demos.human_game import MATCH
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.literal import echo, echo_json
 from llamagym_tui.runs import model_registry
+from llamagym_tui.screens.play.classroom import ClassRecord
 from llamagym_tui.settings import RunConfig
 from llamagym_tui.setup import catalog
 from llamagym_tui.state.prompts import words

@@ -26,10 +26,10 @@ from textual_serve.app_service import AppService
 
 from llamagym_tui.app.leaving import STOP_S
 from llamagym_tui.app.trainer_client import own_python
-from llamagym_tui.demos.classroom import Classroom
 from llamagym_tui.errors import LlamaGymError, UsageError
 from llamagym_tui.protocol.literal import echo, literal
 from llamagym_tui.runs.run_store import new_run_dir
+from llamagym_tui.screens.play.classroom import Classroom
 from llamagym_tui.settings import RunConfig
 from llamagym_tui.setup.catalog import absolute_spec, agent_name
 from llamagym_tui.setup.trust import require_trusted

@@ -138,13 +138,9 @@ def unmasked(agent: AgentBase, mask: Any) -> tuple[str, ...] | None:
     return left if len(left) < len(names) else None
 
 
-def names_by_turn(agent: AgentBase) -> bool:
+def names_by_turn(agent: AgentBase | type[AgentBase]) -> bool:
     """True if an agent names the admissible actions of each turn."""
-    return names_some_by_turn(type(agent))
-
-
-def names_some_by_turn(agent_class: type[AgentBase]) -> bool:
-    """The same of an agent's class."""
+    agent_class = agent if isinstance(agent, type) else type(agent)
     # In an older agent file `actions` may be a value of its own, and no method.
     return callable(agent_class.actions) and agent_class.actions is not AgentBase.actions
 

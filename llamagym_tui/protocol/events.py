@@ -99,6 +99,8 @@ class RunStarted(Event, frozen=True, kw_only=True):
     """Published mean returns by name, for reference lines."""
     return_unit: str = ""
     """Unit of a return, as it is said after a figure; empty if there is none."""
+    device: str = ""
+    """The model's device, for the report."""
     draws: bool = False
     """True if the agent, or environments that render text, can draw states."""
     episodes: int
@@ -566,13 +568,20 @@ class RunFinished(Event, frozen=True, kw_only=True):
     """Seconds of playing and training, loading excluded."""
 
 
-TurnEvent = ObservationShown | ActionsProbed | TokensStreamed | TurnFinished
-ConversationEvent = EpisodeStarted | TurnEvent | EpisodeFinished | EpisodeDropped
-"""The conversation of the watched environment."""
-WatchedEvent = ConversationEvent | StateDrawn
+WatchedEvent = (
+    EpisodeStarted
+    | StateDrawn
+    | ObservationShown
+    | ActionsProbed
+    | TokensStreamed
+    | TurnFinished
+    | EpisodeFinished
+    | EpisodeDropped
+)
 """Events of the watched environment; left out first if not everything has room."""
-SessionEvent = (
-    Hello
+AnyEvent = (
+    WatchedEvent
+    | Hello
     | PhaseChanged
     | Progressed
     | RunStarted
@@ -580,20 +589,30 @@ SessionEvent = (
     | EventsLeftOut
     | SessionFailed
     | RunFinished
-)
-ChangeEvent = (
-    WatchChanged
+    | WatchChanged
     | PaceChanged
     | PromptChanged
     | ModeChanged
     | SettingsChanged
     | SettingsMeasured
     | DepthMeasured
+    | TurnInspected
+    | PolicyMapLaidOut
+    | PolicyMapped
+    | ConversationProbed
+    | WheelTaken
+    | ActionAwaited
+    | WheelLetGo
+    | EpisodeCorrected
+    | EpisodesCounted
+    | UpdateFinished
+    | CheckpointSaved
+    | RolledBack
+    | EvaluationFinished
+    | PromptsCompared
+    | EvaluationCancelled
+    | DemonstrationsRead
+    | WarmStartProgressed
+    | WarmStartFinished
+    | WarmStartEvaluated
 )
-LookEvent = TurnInspected | PolicyMapLaidOut | PolicyMapped | ConversationProbed
-WheelEvent = WheelTaken | ActionAwaited | WheelLetGo | EpisodeCorrected
-FigureEvent = EpisodesCounted | UpdateFinished | CheckpointSaved | RolledBack
-EvaluationEvent = EvaluationFinished | PromptsCompared | EvaluationCancelled
-WarmStartEvent = DemonstrationsRead | WarmStartProgressed | WarmStartFinished | WarmStartEvaluated
-RunEvent = SessionEvent | ChangeEvent | FigureEvent | EvaluationEvent | WarmStartEvent
-AnyEvent = WatchedEvent | RunEvent | LookEvent | WheelEvent

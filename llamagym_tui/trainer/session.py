@@ -151,7 +151,7 @@ class Session(SessionBase):
         self._keep_found()
         self._take_up(start)
         self._is_loaded = True
-        self._describe(start, loaded.name)
+        self._describe(start, loaded.name, str(loaded.device))
         self.enter("rolling_out")
 
     def _loading(self, words: str) -> None:
@@ -222,7 +222,7 @@ class Session(SessionBase):
                     f"with its weights, by --model {run_dir}."
                 ) from error
 
-    def _describe(self, start: Counters, model: str) -> None:
+    def _describe(self, start: Counters, model: str, device: str) -> None:
         """Emit what the run is, where it stands, and what may surprise."""
         self.emit(
             events.RunStarted(
@@ -235,6 +235,7 @@ class Session(SessionBase):
                 prompt_version=self.rollout.prompt_version,
                 baselines=dict(self.agent.baselines),
                 return_unit=self.agent.return_unit,
+                device=device,
                 draws=self.rollout.draws,
                 episodes=start.episodes,
                 updates=self.learner.updates,

@@ -34,7 +34,7 @@ class CompareScreen(Fitted[None]):
     def __init__(self, compared: Sequence[RunRow]) -> None:
         super().__init__()
         self._rows = compared
-        self._names = [f"{ascii_uppercase[at % 26]}" for at in range(len(compared))]
+        self._names = [ascii_uppercase[at % 26] for at in range(len(compared))]
         self._colors = [COLORS[at % len(COLORS)] for at in range(len(compared))]
         self._front = 0
         """The run whose curve is drawn above the others."""

@@ -136,7 +136,7 @@ class HomeScreen(Fitted[None]):
         with Vertical(id="home-runs") as frame:
             frame.border_title = "runs"
             yield Static("looking for runs …", id="no-runs", markup=False)
-            yield RunTable(id="runs", run_is_open=self._run_is_open)
+            yield RunTable(run_is_open=self._run_is_open)
             yield Static(id="runs-chosen", markup=False)
 
     def on_mount(self) -> None:

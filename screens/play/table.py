@@ -12,7 +12,6 @@ from textual.binding import Binding
 from textual.content import Content
 from textual.widgets import Static
 
-from llamagym_tui.demos.classroom import Classroom, ahead_of
 from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.demos.files import DemoWriter
 from llamagym_tui.demos.human_game import MATCH, HumanGame, MatchAgainstModel
@@ -23,6 +22,7 @@ from llamagym_tui.protocol.events import ConversationProbed, EpisodeCorrected
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.choosing import KEY, ChoosingScreen, choices_row
+from llamagym_tui.screens.play.classroom import Classroom, ahead_of
 from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 from llamagym_tui.screens.widgets.frame import HELP_KEY, CommandAsked
 from llamagym_tui.screens.widgets.key_bar import key_of

@@ -376,7 +376,7 @@ class PlaygroundScreen(Fitted[None]):
 
     def action_take_wheel(self) -> None:
         """Take over from the agent, or go back to the open wheel."""
-        from llamagym_tui.screens.play.wheel_screen import WheelScreen
+        from llamagym_tui.screens.play.wheel import WheelScreen
 
         self.app.post_message(CommandAsked(TakeWheel()))
         self.app.push_screen(WheelScreen(self._state))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.state.returns import real_minus, thinned
+from llamagym_tui.state.returns import real_minus, signed, thinned
 from llamagym_tui.state.run import RunState
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -61,7 +61,7 @@ def number(value: float, decimals: int | None = None) -> str:
         decimals = 0 if float(value).is_integer() else 3
     if value == 0:
         return f"{0:.{decimals}f}"
-    return real_minus(f"{value:+,.{decimals}f}")
+    return signed(value, decimals)
 
 
 def bar(share: float) -> str:

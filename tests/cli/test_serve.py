@@ -28,9 +28,9 @@ from typer.testing import CliRunner
 
 from llamagym_tui.cli import serve
 from llamagym_tui.cli.main import app
-from llamagym_tui.demos.classroom import Classroom
-from tests.demos.test_classroom import classroom
+from llamagym_tui.screens.play.classroom import Classroom
 from tests.recorded_run import record
+from tests.screens.play.test_classroom import classroom
 
 APP = """
 import json, os, sys, time

@@ -16,7 +16,7 @@ from llamagym_tui.game.environment import episode_seed
 from llamagym_tui.screens.play.table import SeatScreen
 from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 from tests import fakes
-from tests.demos.test_classroom import SEED, classroom, play
+from tests.screens.play.test_classroom import SEED, classroom, play
 from tests.screens.play.test_table import play_one
 from tests.screens.steps import notices, reaches, sees, shown
 

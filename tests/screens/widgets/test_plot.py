@@ -78,7 +78,7 @@ def test_whatever_the_room_and_the_values_are_a_chart_fills_it(width: int, heigh
         for last in (1.0, 1e12):
             points = [(0.0, value), (last, -value)]
             levels = [Level(value, BOUND, "optimal")]
-            drawing = Drawing([Curve(points)], [abs(value)] * 2, levels, [last], [value])
+            drawing = Drawing([Curve(points)], [abs(value)] * 2, levels, [last])
             rows = chart_rows(drawing, width, height)
             assert len(rows) == height
 

@@ -10,12 +10,12 @@ import pytest
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.demos import files as demo_files
-from llamagym_tui.demos.classroom import CLASS_FILE, ClassRecord, Classroom
 from llamagym_tui.demos.demonstration import Demonstration, PlayedTurn
 from llamagym_tui.demos.human_game import MATCH
 from llamagym_tui.errors import UsageError
 from llamagym_tui.game.environment import episode_seed
 from llamagym_tui.protocol.events import EvaluationFinished, MatchPlayed
+from llamagym_tui.screens.play.classroom import CLASS_FILE, ClassRecord, Classroom
 from llamagym_tui.settings import RunConfig
 from tests import fakes
 
