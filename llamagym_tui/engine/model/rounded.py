@@ -1,8 +1,8 @@
 """Reading in bfloat16, rounding only what differs between prompts.
 
 Products of bfloat16 are several times as fast as those of float32 where a processor has them. But what enters a product
-is nearly the same vector for all prompts, and rounding it hides what differs: after 12 layers of SmolLM2 the error is as
-large as the spread between states of Cart Pole. So each product is computed in two parts, W x = W c + W (x - c). The
+is nearly the same vector for all prompts, and rounding it hides what differs: after 12 layers of SmolLM2 the error is
+as large as the spread between states of Cart Pole. So each product is computed in two parts, W x = W c + W (x - c). The
 centre c is the mean of what entered at the same two tokens, this one and the one before it. W c is computed once in
 float32, and only the difference and W are rounded (docs/adr/0024-rounded-reading.md).
 
