@@ -1,18 +1,10 @@
 """A walk over a map, for Frozen Lake and Cliff Walking; an observation names the fields around."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from llamagym_tui.agent import (
-    Agent,
-    Drawing,
-    Ground,
-    Landmark,
-    Panel,
-    Piece,
-    PolicyMap,
-    best_actions,
-)  # fmt: skip
+from llamagym_tui.agent import Drawing, Ground, Landmark, Panel, Piece, PolicyMap
+from llamagym_tui.agents._tabular import TabularAgent
 
 MOVES = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}
 """Change of row and column by the name of an action."""
@@ -21,10 +13,9 @@ Rows = Sequence[str]
 """A map, row by row, in Gymnasium's letters: start, frozen, hole, goal."""
 
 
-class GridAgent(Agent):
+class GridAgent(TabularAgent):
     """Walks over a map; an observation is row * columns + column, both counted from 0 at the top left."""
 
-    history = 0
     place: ClassVar[str]
     """The name of the map."""
     words: ClassVar[Mapping[str, str]]
@@ -65,33 +56,31 @@ class GridAgent(Agent):
         lines[row][column] = Piece(f"[{self.glyphs[rows[row][column]]}]", "player")
         return lines
 
-    def expert(self, observation: Any) -> int | None:
-        """One of the best actions; None: the goal cannot be reached."""
-        return next(iter(self.first_actions(observation)), None)
+    def maps(self) -> Mapping[str, Rows]:
+        """The maps of which the policy is shown, by their names."""
+        return {self.place: self.rows}
 
-    def first_actions(self, observation: Any) -> Sequence[int]:
-        """All best actions; none if the goal cannot be reached."""
-        return best_actions(self.env_id, **self.env_kwargs)[int(observation)]
+    def observation_on(self, rows: Rows, number: int) -> Any:
+        """The observation on a field of a map, which has this number, counted row by row."""
+        return number
 
     def policy_map(self) -> PolicyMap:
-        """Every field of the map; holes and the goal are landmarks."""
-        return self._mapped([self._panel(self.place, self.rows, int)])
-
-    def _mapped(self, panels: list[Panel]) -> PolicyMap:
+        """Every field of each map; holes and the goal are landmarks."""
+        panels = [self._panel(title, rows) for title, rows in self.maps().items()]
         signs = "".join(SIGNS[name] for name in self.action_names)
         return PolicyMap(panels, signs=signs, best=self.first_actions)
 
-    def _panel(self, title: str, rows: Rows, observation_of: Callable[[int], Any]) -> Panel:
-        """Every field of one map; `observation_of` gets its number, counted row by row."""
+    def _panel(self, title: str, rows: Rows) -> Panel:
         width = len(rows[0])
         states: list[list[Any]] = []
         for row, line in enumerate(rows):
-            states.append([observation_of(row * width + column) for column in range(width)])
+            states.append([])
             for column, kind in enumerate(line):
                 if kind in "HG":
-                    states[row][column] = Landmark(
-                        self.glyphs[kind], self.words[kind], self.grounds[kind]
-                    )
+                    state = Landmark(self.glyphs[kind], self.words[kind], self.grounds[kind])
+                else:
+                    state = self.observation_on(rows, row * width + column)
+                states[row].append(state)
         row_labels = [str(row) for row in range(len(rows))]
         column_labels = [str(column) for column in range(width)]
         return Panel(title, row_labels, column_labels, states, "row", "column")

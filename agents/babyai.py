@@ -27,8 +27,6 @@ THINGS = ("key", "ball", "box")
 """Kinds that can be picked up."""
 NAMES = ("turn left", "turn right", "go forward", "pick up", "drop", "open", "finish")
 """Names of the actions, in the order of their indices."""
-LEFT = 0
-RIGHT = 1
 FORWARD = 2
 MOST_SEEN = 8
 """Most things that an observation names, the nearest ones."""
@@ -121,7 +119,7 @@ class BabyAIAgent(Agent):
 
     _mission: Any = None
     _bot: Any = None
-    _advised = LEFT
+    _advised = 0
     _advised_at = 0
 
     def __init_subclass__(cls) -> None:

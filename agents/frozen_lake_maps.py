@@ -1,10 +1,9 @@
 """A frozen lake with a new map each episode: no evaluation repeats a map of training, so the map has to be read."""
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llamagym_tui.agent import PolicyMap, best_actions
+from llamagym_tui.agent import best_actions
 from llamagym_tui.agents._grid import Rows
 from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
 
@@ -59,15 +58,9 @@ class FrozenLakeMapsAgent(FrozenLakeAgent):
         rows, _, _ = self.seen(observation)
         return best_actions("FrozenLake-v1", desc=rows, is_slippery=False)[int(observation[1])]
 
-    def policy_map(self) -> PolicyMap:
-        """Every field of three lakes that training never meets."""
-        panels = []
-        for number, rows in enumerate(SHOWN, start=1):
-            numbered = partial(_at, "".join(rows))
-            panels.append(self._panel(f"lake {number}", rows, numbered))
-        return self._mapped(panels)
+    def maps(self) -> Mapping[str, Rows]:
+        """Three lakes that training never meets."""
+        return {f"lake {number}": rows for number, rows in enumerate(SHOWN, start=1)}
 
-
-def _at(letters: str, number: int) -> tuple[str, int]:
-    """The observation on a field of a map."""
-    return letters, number
+    def observation_on(self, rows: Rows, number: int) -> tuple[str, int]:
+        return "".join(rows), number

@@ -5,19 +5,10 @@ how many, so that the discount goes by the time that passes. Rules and map are h
 environment of them.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from llamagym_tui.agent import (
-    Agent,
-    Drawing,
-    Ground,
-    Panel,
-    Piece,
-    PolicyMap,
-    best_actions,
-    fields,
-)  # fmt: skip
+from llamagym_tui.agent import Drawing, Ground, Panel, Piece, PolicyMap, fields
+from llamagym_tui.agents._tabular import TabularAgent
 
 MAP = (
     "┌── T ─── O ──┐",
@@ -154,10 +145,11 @@ def distance(place: int, other: int) -> int:
     return abs(row - other_row) + abs(column - other_column)
 
 
-class KitchenAgent(Agent):
+class KitchenAgent(TabularAgent):
     """Plays ``Kitchen-v0``; an observation is order, place, hands and plate in one number."""
 
-    history = 0
+    discount = 1.0
+    """The quickest ways to the right dish or, where that is spoilt, to the end."""
     env_id = "llamagym_tui.agents._kitchen_env:Kitchen-v0"
     title = "Kitchen"
     description = "Cook what was ordered: fetch, chop, plate, serve."
@@ -197,14 +189,6 @@ class KitchenAgent(Agent):
             f"plate: {ON_PLATE[plate]}",
             f"hands: {HANDS[hands]}",
         ]
-
-    def expert(self, observation: Any) -> int:
-        """The first of the best actions."""
-        return self.first_actions(observation)[0]
-
-    def first_actions(self, observation: Any) -> Sequence[int]:
-        """The first actions of all quickest ways to the right dish or, where that is spoilt, to the end."""
-        return best_actions(self.env_id, discount=1.0)[int(observation)]
 
     def policy_map(self) -> PolicyMap:
         """The policy at the plate, by the contents of plate and hands."""

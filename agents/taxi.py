@@ -1,18 +1,9 @@
 """Taxi-v4: fetch a passenger at a stand and take them to another one; an observation is one number below 500."""
 
-from collections.abc import Sequence
 from typing import Any
 
-from llamagym_tui.agent import (
-    Agent,
-    Drawing,
-    Ground,
-    Panel,
-    Piece,
-    PolicyMap,
-    best_actions,
-    fields,
-)  # fmt: skip
+from llamagym_tui.agent import Drawing, Ground, Panel, Piece, PolicyMap, fields
+from llamagym_tui.agents._tabular import TabularAgent
 
 SIZES = (5, 5, 5, 4)
 """Values of row, column, place of the passenger and destination in an observation."""
@@ -31,12 +22,12 @@ MOVES = {"south": (1, 0), "north": (-1, 0), "east": (0, 1), "west": (0, -1)}
 """Change of row and column."""
 
 
-class TaxiAgent(Agent):
+class TaxiAgent(TabularAgent):
     """Plays ``Taxi-v4``; an observation is row, column, passenger and destination in one number."""
 
-    history = 0
     directions = 512
     env_id = "Taxi-v4"
+    more_ids = "Taxi-v4$"
     title = "Taxi"
     description = "Fetch the passenger and take them where they want to go."
     action_names = ("south", "north", "east", "west", "pick up", "drop off")
@@ -74,10 +65,10 @@ class TaxiAgent(Agent):
         row, column, passenger, destination = fields(int(observation), SIZES)
         is_in = passenger == IN_TAXI
         pieces = {place: Piece(f" {name[0].upper()} ", "floor") for name, place in STANDS.items()}
-        pieces[_place(destination)] = _marked(destination, ">{}<", "goal")
+        pieces[STANDS[NAMES[destination]]] = _marked(destination, ">{}<", "goal")
         where = "[@] passenger in the taxi"
         if not is_in:
-            pieces[_place(passenger)] = _marked(passenger, "({})", "thing")
+            pieces[STANDS[NAMES[passenger]]] = _marked(passenger, "({})", "thing")
             where = f"( ) passenger at {NAMES[passenger]}"
         pieces[row, column] = Piece("[@]" if is_in else "[T]", "player")
         lines: list[str | list[str | Piece]] = []
@@ -89,14 +80,6 @@ class TaxiAgent(Agent):
                 drawn.append(Piece(" ", "floor") if is_open else "│")
             lines.append(drawn)
         return [*lines, where, f"> < destination {NAMES[destination]}"]
-
-    def expert(self, observation: Any) -> int:
-        """The first of the best actions."""
-        return self.first_actions(observation)[0]
-
-    def first_actions(self, observation: Any) -> Sequence[int]:
-        """The first actions of all shortest ways to bring the passenger to their destination."""
-        return best_actions(self.env_id)[int(observation)]
 
     def policy_map(self) -> PolicyMap:
         """The way to each stand: to a passenger who waits there, and with one who wants to go there."""
@@ -118,12 +101,8 @@ def _panel(title: str, passenger: int, destination: int) -> Panel:
     return Panel(title, numbers, numbers, states, "row", "column", WALLS)
 
 
-def _place(stand: int) -> Place:
-    return STANDS[NAMES[stand]]
-
-
 def _stand(stand: int) -> str:
-    row, column = _place(stand)
+    row, column = STANDS[NAMES[stand]]
     return f"{NAMES[stand]}, row {row}, column {column}"
 
 

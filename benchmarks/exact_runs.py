@@ -45,7 +45,8 @@ def exact_returns(run: Path) -> Iterator[Exact]:
                 for cell in row
                 if cell.is_state
             ]
-        if isinstance(event, PolicyMapped):
+        # The first map comes in parts, of which only the last one has all hands.
+        if isinstance(event, PolicyMapped) and len(event.shares) == len(hands):
             shares = zip(hands, event.shares, strict=True)
             hits = {hand: hit / (stick + hit) for hand, (stick, hit) in shares}
             best = {hand: float(share > 0.5) for hand, share in hits.items()}

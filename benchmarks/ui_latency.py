@@ -51,17 +51,13 @@ EVENTS_PER_S = 200
 PROMPT = "You are playing Blackjack. Reply with an action: stick or hit."
 RUN = events.RunStarted(
     agent="Blackjack",
-    env_id="Blackjack-v1",
     model="bundled",
     run_dir="",
-    seed=1,
     n_envs=128,
     mode="train",
     system_prompt=PROMPT,
     prompt_version=1,
-    action_names=["stick", "hit"],
     baselines={"random": -0.396, "optimal": -0.0466},
-    device="cpu",
     episodes=0,
     updates=0,
 )
@@ -148,7 +144,7 @@ def trainer() -> None:
         out.write(wire.framed(wire.encoded(event)))
         out.flush()
 
-    send(events.Hello(protocol=events.PROTOCOL_VERSION, pid=os.getpid()))
+    send(events.Hello(protocol=events.PROTOCOL_VERSION))
     wire.read_frame(sys.stdin.buffer)  # StartRun
     send(RUN)
     send(events.PhaseChanged(phase="rolling_out"))

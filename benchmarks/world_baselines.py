@@ -17,14 +17,25 @@ from typing import Any
 
 import numpy as np
 
+from llamagym_tui.game.actions import plain_action
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import agent_env, evaluated_agent, turn_limit
-from llamagym_tui.game.observed import Info, expert_action, random_action
+from llamagym_tui.game.observed import Info, action_named, admissible_actions, expert_action
 from llamagym_tui.setup import catalog
 
 Value = Callable[[Sequence[float], int], float]
 """Of a state, by what each of its actions is worth, and its number."""
 SEED = 6_000_000
+
+
+def random_action(
+    agent: AgentBase, observation: Any, info: Info, env: Any, rng: random.Random
+) -> Any:
+    """A random one of the actions that are admissible now; if none are named, a random one of the environment's."""
+    names = admissible_actions(agent, observation, info)
+    if names:
+        return action_named(agent, rng.choice(names))
+    return plain_action(env.action_space.sample())
 
 
 def exact(env: Any, value_of: Value) -> float:

@@ -172,11 +172,10 @@ class Agent(AgentBase):
     def save(self, path: str | Path) -> None:
         """Write model, value head and tokenizer into a folder.
 
-        transformers or PEFT can load it; ``load_model_and_tokenizer(path)`` loads the value head, too. What was written
-        is loaded again and compared first: if its log-probabilities differ by more than 1e-3 nats, nothing stays.
+        transformers or PEFT can load it; ``load_model_and_tokenizer(path)`` loads the value head, too.
 
         Raises:
-            RunStoreError: it cannot be written, or would be another model when it is loaded.
+            RunStoreError: it cannot be written.
         """
         self._with_model().save(path)
 

@@ -105,17 +105,13 @@ def run_started(run_dir: str = "/runs/demo") -> RunStarted:
     """The start of a Blackjack run."""
     return RunStarted(
         agent="Blackjack",
-        env_id="Blackjack-v1",
         model="bundled",
         run_dir=run_dir,
-        seed=1,
         n_envs=128,
         mode="train",
         system_prompt=PROMPT,
         prompt_version=1,
-        action_names=["stick", "hit"],
         baselines={"random": -0.396, "optimal": -0.0466},
-        device="cpu",
         episodes=0,
         updates=0,
     )
@@ -191,7 +187,7 @@ def learning(batches: int, size: int = 128) -> Iterator[AnyEvent]:
 
 def opening_events(run_dir: str = "/runs/demo") -> Iterator[AnyEvent]:
     """A trainer that comes up and begins to play."""
-    yield Hello(protocol=PROTOCOL_VERSION, pid=4711)
+    yield Hello(protocol=PROTOCOL_VERSION)
     yield PhaseChanged(phase="loading", detail="loading the model")
     yield run_started(run_dir)
     yield PhaseChanged(phase="rolling_out")
@@ -320,7 +316,7 @@ def main(script: str, log: str) -> int:
     Path(log).write_text(f"fake trainer: {script}\n")
     if script == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    _tell(Hello(protocol=PROTOCOL_VERSION, pid=os.getpid()))
+    _tell(Hello(protocol=PROTOCOL_VERSION))
     wire.read_frame(sys.stdin.buffer)  # StartRun
     if script == "long-reply":
         _tell(TokensStreamed(episode=0, turn=0, text="x" * 3_000_000))

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
+import pytest
 from gymnasium import spaces
 
 from llamagym_tui.agent import ActionReading, Agent, read_action
+from llamagym_tui.game import environment
+
+
+@contextmanager
+def made_by(make: Callable[..., Any]) -> Iterator[None]:
+    """Let `make` make the environments, from an id and keyword arguments."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(environment, "make_env", make)
+        yield
 
 
 class CountEnv(gymnasium.Env[int, int]):

@@ -26,10 +26,10 @@ from llamagym_tui.state.run import RunState
 from llamagym_tui.state.texts import comparison_text
 
 if TYPE_CHECKING:
-    from llamagym_tui.screens.demos.recording import DemoRecorder
     from llamagym_tui.screens.past_runs.home import HomeScreen
     from llamagym_tui.screens.past_runs.replay import ReplayScreen
     from llamagym_tui.screens.past_runs.run_table import RunTable
+    from llamagym_tui.screens.play.table import DemoRecorder
 
 
 COMPARED_S = 30.0
@@ -40,18 +40,23 @@ SHIPPED = RunConfig(agent="", run_dir="").model
 class Actions(Leaving):
     REFUSED_IN_BROWSER: ClassVar = {"watch": {"runs", "human_table", "demonstrations"}}
     """A watcher sees one run and writes no files."""
-    _agent: RunAgent
-    _clock: Callable[[], datetime]
-    _next_seed: Callable[[], int]
     _active_prompt: Callable[[], str]
     open_run: Callable[[RunConfig], None]
     lesson: str | None = None
     """Name of the current lesson."""
     _recalling: Worker[None] | None = None
 
-    def __init__(self, *, css_path: Path) -> None:
-        super().__init__(css_path=css_path)
-        self._recorders: dict[str, DemoRecorder] = {}
+    def __init__(
+        self,
+        config: RunConfig | None,
+        *,
+        clock: Callable[[], datetime],
+        next_seed: Callable[[], int],
+    ) -> None:
+        super().__init__(config)
+        self._agent = RunAgent(config.agent if config else "", config=config)
+        self._clock = clock
+        self._next_seed = next_seed
 
     @property
     def _state(self) -> RunState:
@@ -163,7 +168,7 @@ class Actions(Leaving):
             self.open_run(with_run_dir(run_config(message.spec, {"model": message.model})))
 
     def on_run_table_requested(self, message: RunTable.Requested) -> None:
-        from llamagym_tui.screens.past_runs.branch import BranchDialog
+        from llamagym_tui.screens.past_runs.home import BranchDialog
         from llamagym_tui.setup.run_config import run_config
 
         run_dir = message.row.info.run_dir
@@ -228,7 +233,7 @@ class Actions(Leaving):
     @property
     def recorder(self) -> DemoRecorder:
         """The recorder of the agent's demonstrations."""
-        from llamagym_tui.screens.demos.recording import DemoRecorder
+        from llamagym_tui.screens.play.table import DemoRecorder
 
         name = self._agent.name
         if name not in self._recorders:
@@ -254,8 +259,7 @@ class Actions(Leaving):
     def action_warm_start(self) -> None:
         from llamagym_tui.screens.demos.warm_start import WarmStartDialog
 
-        prompt = self._state.system_prompt or ""
-        self.push_screen(WarmStartDialog(self._state, lambda: self.recorder.offers(prompt)))
+        self.push_screen(WarmStartDialog(self._state, self._agent))
 
     def _collect(self, event: AnyEvent) -> None:
         """Record a corrected episode, and tell the effect of a warm start."""
@@ -273,14 +277,3 @@ class Actions(Leaving):
         await asyncio.to_thread(writer.save)
         if writer.fault:
             self.notify(writer.fault, severity="error")
-
-    def _unsaved_reasons(self) -> list[str]:
-        return [
-            f"{recorder.waiting} of your episodes are not on disk and would be lost. {recorder.writer.fault}"
-            for recorder in self._recorders.values()
-            if recorder.waiting
-        ]
-
-    def _close_recorders(self) -> None:
-        for recorder in self._recorders.values():
-            recorder.close()

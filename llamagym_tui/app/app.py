@@ -21,15 +21,13 @@ from textual.screen import ModalScreen, Screen
 from textual.timer import Timer
 from textual.worker import Worker, WorkerError
 
-from llamagym_tui import screens
 from llamagym_tui.app.actions import Actions
 from llamagym_tui.app.leaving import run_to_end
 from llamagym_tui.errors import LlamaGymError, UsageError
 from llamagym_tui.protocol.commands import SetSystemPrompt
 from llamagym_tui.protocol.events import RunStarted
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
-from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.fitted import HEIGHTS, WIDTHS
+from llamagym_tui.screens.widgets.frame import HEIGHTS, WIDTHS, CommandAsked
 from llamagym_tui.screens.widgets.look import self_contained
 from llamagym_tui.settings import RunConfig
 from llamagym_tui.setup.run_agent import RunAgent
@@ -38,7 +36,7 @@ from llamagym_tui.state.run import RunState, initial_state, requested, restarted
 
 if TYPE_CHECKING:
     from llamagym_tui.app.trainer_client import TrainerClient
-    from llamagym_tui.screens.judging.judging import Reading
+    from llamagym_tui.screens.demos.judging import Reading
     from llamagym_tui.screens.play.classroom import Classroom
 
 PAINT_S = 1 / 5
@@ -49,7 +47,6 @@ pauses of 300 ms, rare.
 """
 YIELD_EVENTS = 64
 """Events after which the screen has its turn."""
-SCREENS = Path(screens.__file__).parent
 
 
 class LlamaGymApp(Actions):
@@ -102,7 +99,7 @@ class LlamaGymApp(Actions):
         *,
         client_factory: Callable[[], TrainerClient] | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        next_seed: Callable[[], int] | None = None,
+        next_seed: Callable[[], int] = lambda: random.SystemRandom().randrange(2**31),
         replay: Path | None = None,
     ) -> None:
         """An app that has started nothing yet.
@@ -114,17 +111,8 @@ class LlamaGymApp(Actions):
             next_seed: seeds of a person's episodes; random by default.
             replay: folder of a recorded run to play, in place of `config`.
         """
-        # Textual loads no style sheet for a default screen.
-        super().__init__(
-            css_path=SCREENS
-            / ("playground/playground.tcss" if config or replay else "past_runs/home.tcss")
-        )
-        self.config = config
-        self.run_state: RunState | None = initial_state(config) if config else None
-        self._agent = RunAgent(config.agent if config else "", config=config)
+        super().__init__(config, clock=clock, next_seed=next_seed)
         self._client_factory = client_factory
-        self._clock = clock
-        self._next_seed = next_seed or (lambda: random.SystemRandom().randrange(2**31))
         self._paint_timer: Timer | None = None
         self._replay = replay
         self._has_home = config is None and replay is None
@@ -141,6 +129,11 @@ class LlamaGymApp(Actions):
         return BrowserDriver if driver.__name__ == "WebDriver" else TerminalDriver
 
     def get_default_screen(self) -> Screen[Any]:
+        screen = self.first_screen()
+        self._load_screen_css(screen)  # Textual forgets that of the first screen.
+        return screen
+
+    def first_screen(self) -> Screen[Any]:
         if self.config is not None:
             return PlaygroundScreen(initial_state(self.config))
         if self._replay is not None:
@@ -279,7 +272,7 @@ class LlamaGymApp(Actions):
     # The person
 
     def action_edit_prompt(self) -> None:
-        from llamagym_tui.screens.steering.prompt_editor import PromptEditor
+        from llamagym_tui.screens.playground.prompt_editor import PromptEditor
 
         with self.errors_shown():
             pending = self._state.prompt_requested
@@ -335,18 +328,11 @@ class SeatApp(LlamaGymApp):
         config = classroom.record.config
         self._agent = RunAgent(config.agent, config=config, demos=classroom.seat_path(seat))
 
-    def get_default_screen(self) -> Screen[Any]:
-        return Screen()
+    def first_screen(self) -> Screen[Any]:
+        from llamagym_tui.screens.play.table import SeatScreen
 
-    def on_mount(self) -> None:
-        from llamagym_tui.screens.play.seat import SeatScreen
-
-        record = self._classroom.record
-        state = replace(initial_state(record.config), match=record.match)
-        game = self.recorder.table(lambda: record.config.system_prompt or "")
-        match = self._classroom.match_of(self._seat)
-        screen = SeatScreen(game, match, self._agent.title, state, self._classroom, self._seat)
-        self.push_screen(screen)
+        game = self.recorder.table(lambda: self._classroom.record.config.system_prompt or "")
+        return SeatScreen(game, self._agent.title, self._classroom, self._seat)
 
 
 class SortingApp(LlamaGymApp):
@@ -367,11 +353,11 @@ class SortingApp(LlamaGymApp):
         self.written: list[Path] = []
         """Files that were written at the end."""
 
-    def get_default_screen(self) -> Screen[Any]:
+    def first_screen(self) -> Screen[Any]:
         return Screen()
 
     def on_mount(self) -> None:
-        from llamagym_tui.screens.judging.judging import JudgingScreen
+        from llamagym_tui.screens.demos.judging import JudgingScreen
 
         self.push_screen(JudgingScreen(self._reading), self._left)
         self.require_model(self._model_config, self._begin_reading, self.exit)

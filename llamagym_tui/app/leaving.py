@@ -30,10 +30,11 @@ from llamagym_tui.protocol.commands import Stop
 from llamagym_tui.protocol.literal import echo, literal, one_line
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.settings import RunConfig
-from llamagym_tui.state.run import RunState, requested
+from llamagym_tui.state.run import RunState, initial_state, requested
 
 if TYPE_CHECKING:
     from llamagym_tui.app.trainer_client import TrainerClient
+    from llamagym_tui.screens.play.table import DemoRecorder
 
 STOP_S = 60.0
 """Seconds that a trainer has to write its checkpoint before it is ended by force."""
@@ -42,8 +43,6 @@ TOO_LATE = (MountError, NoMatches, ScreenStackError)
 
 
 class Leaving(PersonalApp):
-    config: RunConfig | None
-    run_state: RunState | None
     _take_in: Callable[[RunState], None]
     _forget_run: Callable[[], Awaitable[None]]
     _client: TrainerClient | None = None
@@ -57,11 +56,18 @@ class Leaving(PersonalApp):
     fault: Exception | None = None
     """The fault that ended the app."""
 
+    def __init__(self, config: RunConfig | None) -> None:
+        super().__init__()
+        self.config = config
+        self.run_state = initial_state(config) if config else None
+        self._recorders: dict[str, DemoRecorder] = {}
+        """What writes demonstrations, by the names of agents."""
+
     # By request
 
     async def action_quit(self) -> None:
         """Leave, after a question if something would be interrupted or lost; the second time leave at once."""
-        self._ask_first([*self._interrupted(), *self._unsaved_reasons()], self._leave, "quit?")
+        self._ask_first([*self._interrupted(), *self._unsaved()], self._leave, "quit?")
 
     async def action_leave_run(self) -> None:
         """Leave a run for the screen where it was begun; leave the app if the command line began it."""
@@ -84,12 +90,13 @@ class Leaving(PersonalApp):
             f"of runs goes on from it, or --resume --run-dir {state.run_dir}"
         ]
 
-    def _unsaved_reasons(self) -> list[str]:
-        """A sentence on each thing that is not on disk."""
-        return []
-
-    def _close_recorders(self) -> None:
-        """Close what writes demonstrations."""
+    def _unsaved(self) -> list[str]:
+        """A sentence on each game of which episodes are not on disk."""
+        return [
+            f"{recorder.writer.waiting} of your episodes are not on disk and would be lost. {recorder.writer.fault}"
+            for recorder in self._recorders.values()
+            if recorder.writer.waiting
+        ]
 
     def _ask_first(self, reasons: list[str], leave: Callable[[float], object], title: str) -> None:
         """Call `leave` with the seconds that a trainer has to save; if there are reasons against it, ask first."""
@@ -134,7 +141,8 @@ class Leaving(PersonalApp):
         try:
             return await super().run_async(**options)
         finally:
-            self._close_recorders()
+            for recorder in self._recorders.values():
+                recorder.close()
             if self._client is not None and self._client.running:
                 with contextlib.suppress(OSError):  # the terminal may be gone
                     echo("Saving the run; ctrl+c again ends without it.", to=sys.__stderr__)

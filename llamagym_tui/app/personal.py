@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,7 +24,7 @@ from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.widgets.fields import LiteralLines
 from llamagym_tui.screens.widgets.key_bar import is_refused, key_of
-from llamagym_tui.screens.widgets.look import THEMES, readable
+from llamagym_tui.screens.widgets.look import THEME, readable
 from llamagym_tui.user_files import file_text
 
 KEYS_FILE = "keys.toml"
@@ -51,20 +50,18 @@ class PersonalApp(App[None]):
     """Without colours the cursor is underlined; the help of the palette has the contrast of text."""
     _literal_lines = LiteralLines()
 
-    def __init__(self, *, css_path: Path) -> None:
+    def __init__(self) -> None:
         # Textual only greys colours for NO_COLOR; by the terminal's own ones it can leave them out.
         ansi_color = True if "NO_COLOR" in os.environ else None
-        super().__init__(css_path=css_path, ansi_color=ansi_color)
-        self._config_dir = user_files.config_dir()
-        for theme in THEMES:
-            self.register_theme(theme)
+        super().__init__(ansi_color=ansi_color)
+        self.register_theme(THEME)
         kept = user_files.kept_theme()
         if self.no_color or self.console.color_system == "standard":
             self.theme = COLOURLESS  # 16 colours of a theme would be told apart by chance
         elif kept in self.available_themes:
             self.theme = kept
         else:
-            self.theme = THEMES[0].name
+            self.theme = THEME.name
 
     def on_mount(self) -> None:
         self.theme_changed_signal.subscribe(self, self._keep_theme)
@@ -72,7 +69,7 @@ class PersonalApp(App[None]):
 
     def _take_keys(self) -> None:
         """Use the keys that a person has moved: ``pause = "f5"`` under ``[keys]``, by the ids of bindings."""
-        path = self._config_dir / KEYS_FILE
+        path = user_files.config_dir() / KEYS_FILE
         try:
             self.set_keymap(msgspec.toml.decode(file_text(path), type=Keys).keys)
         except FileNotFoundError:

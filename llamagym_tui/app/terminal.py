@@ -1,7 +1,7 @@
 """Textual's drivers, which here survive a terminal or a visitor that is gone, and end the app then. POSIX only."""
 
 import contextlib
-import sys
+from typing import TextIO
 
 from textual.drivers.linux_driver import LinuxDriver
 from textual.drivers.web_driver import WebDriver
@@ -9,7 +9,8 @@ from textual.drivers.web_driver import WebDriver
 
 class TerminalDriver(LinuxDriver):
     def start_application_mode(self) -> None:
-        self._file = _Output()  # type: ignore[assignment]
+        assert self._file is not None
+        self._file = _Output(self._file)  # type: ignore[assignment]
         super().start_application_mode()
 
     def _disable_mouse_support(self) -> None:
@@ -33,16 +34,14 @@ class BrowserDriver(WebDriver):
 class _Output:
     """The terminal's output; what a terminal that is gone does not take is dropped."""
 
+    def __init__(self, terminal: TextIO) -> None:
+        self._terminal = terminal
+        self.fileno = terminal.fileno
+
     def write(self, text: str) -> None:
-        assert sys.__stderr__ is not None
         with contextlib.suppress(OSError):
-            sys.__stderr__.write(text)
+            self._terminal.write(text)
 
     def flush(self) -> None:
-        assert sys.__stderr__ is not None
         with contextlib.suppress(OSError):
-            sys.__stderr__.flush()
-
-    def fileno(self) -> int:
-        assert sys.__stderr__ is not None
-        return sys.__stderr__.fileno()
+            self._terminal.flush()

@@ -10,12 +10,11 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import wraps
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
-from msgspec.inspect import LiteralType, UnionType
+from msgspec.inspect import LiteralType, NoneType, UnionType
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
@@ -32,16 +31,13 @@ DEBUG: ContextVar[bool] = ContextVar("debug", default=False)
 
 
 class AgentOrCommand(TyperGroup):
-    """Commands by name; any other word goes to ``play`` as its agent, or with ``--actions`` to ``sort`` as its file."""
+    """Commands by name; any other word goes to ``play`` as its agent."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         word = args[0]
         play = self.get_command(ctx, "play")
         if play is None or self.get_command(ctx, word) is not None or word.startswith("-"):
             return super().resolve_command(ctx, args)
-        sort = self.get_command(ctx, "sort")
-        if sort is not None and any(each.startswith("--actions") for each in args):
-            return "sort", sort, args
         return "AGENT", play, args
 
     # The other arguments are Typer's own.
@@ -167,23 +163,21 @@ def _parameter(name: str) -> inspect.Parameter:
     """The parameter of a command for a setting; everything but a flag is read as text, as after ``--set``."""
     usual = USUAL[name]
     kind: Any = str | None
-    default: Any = None
     metavar: str | None = _metavar(name)
-    shown: bool | str = str(usual or "") or False
     if name == "env":
         kind = list[str] | None
         metavar = "NAME=VALUE"
     elif isinstance(usual, bool):
         kind = bool
-        default = False
         metavar = None
+    shown = str(usual) if isinstance(usual, int | str) and usual is not False else ""
     option = typer.Option(
-        OPTIONS[name].flag, metavar=metavar, help=OPTIONS[name].help, show_default=shown
+        OPTIONS[name].flag, metavar=metavar, help=OPTIONS[name].help, show_default=shown or False
     )
     return inspect.Parameter(
         _python_name(name),
         inspect.Parameter.KEYWORD_ONLY,
-        default=default,
+        default=False if kind is bool else None,
         annotation=Annotated[kind, option],
     )
 
@@ -192,8 +186,13 @@ def _metavar(name: str) -> str:
     """The word for a setting's value in the help: its choices, if it has some."""
     info = setting_info(name)
     kinds = info.types if isinstance(info, UnionType) else (info,)
-    choices = [kind.values for kind in kinds if isinstance(kind, LiteralType)]
-    return "|".join(map(str, chain(*choices))) or "VALUE"
+    words: list[str] = []
+    for kind in kinds:
+        if isinstance(kind, LiteralType):
+            words += map(str, kind.values)
+        elif words and not isinstance(kind, NoneType):
+            words.append("NUMBER")
+    return "|".join(words) or "VALUE"
 
 
 _SET = inspect.Parameter(

@@ -1,7 +1,11 @@
-"""``llamagym-tui demos``: generates, checks and lists files of demonstrations."""
+"""``llamagym-tui demos``: generates, checks and lists files of demonstrations.
+
+A scripted expert generates them, without a model and without torch.
+"""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -9,15 +13,22 @@ import typer
 
 from llamagym_tui.demos import faults
 from llamagym_tui.demos import files as demo_files
-from llamagym_tui.demos.demonstration import Demonstration
-from llamagym_tui.demos.expert_play import FIRST_SEED, expert_episodes
-from llamagym_tui.errors import DemoFileError, UsageError
-from llamagym_tui.game.environment import opponent_of
+from llamagym_tui.demos.demonstration import Demonstration, PlayedTurn
+from llamagym_tui.errors import RAISED, DemoFileError, EnvError, UsageError, described
+from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.environment import agent_env, opponent_of
+from llamagym_tui.game.game import Game
+from llamagym_tui.game.observed import expert_action
 from llamagym_tui.protocol.literal import echo
 from llamagym_tui.runs.run_store import utc_now
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.run_config import env_kwargs
 from llamagym_tui.state.returns import counted
+
+FIRST_SEED = 5_000_000
+"""Default seed of the first episode, far from the seeds of runs and of evaluations."""
+MAX_TURNS = 1000
+"""Turns after which an episode is truncated."""
 
 demos_app = typer.Typer(
     no_args_is_help=True, help="Generate, check and list demonstrations (SFT data)."
@@ -51,9 +62,68 @@ def generate(
             "The expert cannot play against a policy; choose an opponent among "
             f"{', '.join(player.opponents)}."
         )
-    found = list(expert_episodes(player, name, episodes=episodes, seed=seed, clock=utc_now))
+    found = list(expert_episodes(player, name, episodes=episodes, seed=seed))
     demo_files.write(path, found)
     echo(_summary(path, found))
+
+
+def expert_episodes(
+    agent: AgentBase,
+    agent_name: str,
+    *,
+    episodes: int,
+    seed: int,
+    clock: Callable[[], datetime] = utc_now,
+) -> Iterator[Demonstration]:
+    """Episodes of an agent's expert; the first is reset to `seed`, and each later one to one more than the one before.
+
+    Raises:
+        UsageError: the agent has no expert.
+        EnvError: the environment cannot be made, or refused a reset or a step.
+    """
+    game = Game(agent, lambda: agent_env(agent))
+    try:
+        for number in range(episodes):
+            yield _episode(game, agent_name, seed + number, clock)
+    except (UsageError, EnvError):
+        raise
+    except RAISED as error:  # an environment's code, or the expert's, may raise anything
+        raise EnvError(
+            f"The expert's play in {agent.env_id} failed: {described(error)}."
+        ) from error
+    finally:
+        game.close()
+
+
+def _episode(
+    game: Game, agent_name: str, seed: int, clock: Callable[[], datetime]
+) -> Demonstration:
+    agent = game.agent
+    prompt = agent.get_system_prompt()
+    turns: list[PlayedTurn] = []
+    game.reset(seed)
+    while not game.outcome.is_over and len(turns) < MAX_TURNS:
+        before = game.outcome
+        action = expert_action(agent, before.observation, before.info, game.env)
+        if action is None:
+            raise UsageError(
+                f"{type(agent).__name__} has no expert to play {agent.env_id}: "
+                "define expert(observation), or play yourself (h in the playground)."
+            )
+        shown = game.look()
+        reward = game.step(action).reward
+        reply = agent.format_action(action)
+        turns.append(PlayedTurn(shown.text, shown.actions, reply, action, reward))
+    return Demonstration.of(
+        agent,
+        agent_name,
+        prompt,
+        turns,
+        end="terminated" if game.outcome.terminated else "truncated",
+        source="expert",
+        recorded_at=clock(),
+        seed=seed,
+    )
 
 
 @demos_app.command("check")

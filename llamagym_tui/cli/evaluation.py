@@ -7,7 +7,6 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any, Self
 
@@ -27,14 +26,13 @@ from llamagym_tui.state.prompts import words
 from llamagym_tui.state.returns import counted, evaluated_return, mean_return, with_unit
 from llamagym_tui.state.texts import compared_text, unread_text
 from llamagym_tui.trainer.builders import EVALUATION_SEED, Builders
-from llamagym_tui.trainer.endpoint_player import EndpointPlayer
 from llamagym_tui.trainer.evaluations import returns_by_number
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.evaluation import Pairs, compared, enough_for, played
 
 
 class Player:
-    """A policy that plays under a prompt; to be closed."""
+    """A policy that plays under a prompt."""
 
     def __init__(self, config: RunConfig, progress: Progress, other: Self | None = None) -> None:
         """Load what a configuration names, except for a model that the `other` player has loaded."""
@@ -43,6 +41,8 @@ class Player:
         self.agent = self._builders.agent()
         if other is not None and other.config.model == config.model:
             self.policy: Policy = other.policy
+        elif model_registry.is_endpoint(config.model):
+            self.policy = self._builders.endpoint_policy(self.agent)
         else:
             self._builders.fetch_model(progress.stage)
             progress.stage("loading the model")
@@ -61,9 +61,6 @@ class Player:
         )
         """Plays episodes and evaluates them, as `Builders.evaluate`."""
 
-    def close(self) -> None:
-        self._builders.close()
-
 
 def evaluate(
     config: RunConfig,
@@ -77,13 +74,8 @@ def evaluate(
     Raises:
         LlamaGymError: agent or model do not load, or the environment or the endpoint failed.
     """
-    with quiet_progress(episodes=episodes) as progress, ExitStack() as stack:
-        player: Player | EndpointPlayer
-        if model_registry.is_endpoint(config.model):
-            player = EndpointPlayer(config, progress.notify)
-        else:
-            player = Player(config, progress)
-        stack.enter_context(closing(player))
+    with quiet_progress(episodes=episodes) as progress:
+        player = Player(config, progress)
         found = player.play(episodes=episodes, greedy=greedy, progress=progress.evaluated)
     assert found is not None, "nothing stops it"
     if json_output:
@@ -158,9 +150,9 @@ def compare(
         raise UsageError(
             f"A and B play different games, {config.env} and {other.env}: --env NAME=VALUE sets one for both."
         )
-    with quiet_progress() as progress, ExitStack() as stack:
-        first = stack.enter_context(closing(Player(config, progress)))
-        players = (first, stack.enter_context(closing(Player(other, progress, first))))
+    with quiet_progress() as progress:
+        first = Player(config, progress)
+        players = (first, Player(other, progress, first))
         agent = first.agent
 
         def play(side: int, episodes: int, seed: int, ended: list[EpisodeCounts]) -> bool:
@@ -217,10 +209,8 @@ def match(
         episodes: number of games; an odd number is made even.
     """
     by_side: dict[str, list[float]] = {}
-    with (
-        quiet_progress(episodes=episodes) as progress,
-        closing(Player(config, progress)) as player,
-    ):
+    with quiet_progress(episodes=episodes) as progress:
+        player = Player(config, progress)
         for begins, side in SIDES.items():
             ended: list[EpisodeCounts] = []
             player.play(

@@ -19,7 +19,7 @@ from llamagym_tui.errors import UsageError, require_library
 from llamagym_tui.game.environment import OPPONENT, SELF, outside_opponents
 from llamagym_tui.protocol.literal import echo
 from llamagym_tui.runs import model_registry, run_store
-from llamagym_tui.settings import RunConfig, from_dict
+from llamagym_tui.settings import RunConfig, from_dict, in_sections
 from llamagym_tui.setup import catalog, run_config, trust
 from llamagym_tui.setup.play_config import typed_evaluation
 from llamagym_tui.user_files import browser_session, runs_dir
@@ -139,7 +139,7 @@ def sort(
     from llamagym_tui.cli import sorting
 
     prompt = given.pop("system_prompt", "")
-    config = from_dict(RunConfig, {"agent": "", "run_dir": "", **given})
+    config = from_dict(RunConfig, in_sections(given, {"agent": "", "run_dir": ""}))
     reading = sorting.ReadingThread(items, actions, prompt, config)
     if not _is_shown():
         raise UsageError("Sorting needs a terminal.")

@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from typing import BinaryIO, Self, TextIO
 
 from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
 from rich.text import Text
 
 from llamagym_tui.cli.command_line import DEBUG
@@ -24,7 +26,7 @@ from llamagym_tui.state.texts import (
     progress_text,
     warm_start_text,
 )
-from llamagym_tui.trainer.descriptors import diverted
+from llamagym_tui.trainer.pipes import diverted
 
 LINE_EVERY_S = 10.0
 """Seconds between two lines without a terminal."""
@@ -60,7 +62,15 @@ class Progress:
     ) -> None:
         """Progress towards a limit of episodes or of minutes, or without an end."""
         self._console = Console(file=stream)
-        self._status = self._console.status("starting")
+        self._spinner = Spinner("dots", "starting")
+        # What libraries print stays out of the terminal: rich would take it there.
+        self._live = Live(
+            self._spinner,
+            console=self._console,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
         self._clock = clock
         self._began_at: float | None = None
         """The clock's time when play began; the work before it does not count."""
@@ -75,12 +85,12 @@ class Progress:
         self._returns: deque[float] = deque(maxlen=RECENT)
 
     def __enter__(self) -> Self:
-        self._status.start()
+        self._live.start()
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         with suppress(OSError):  # the terminal may be gone
-            self._status.stop()
+            self._live.stop()
             if error is None and self._play:
                 self.notify(self._play)
 
@@ -92,7 +102,7 @@ class Progress:
     def show(self, text: str) -> None:
         """Show a text until the next one; without a terminal, as a line if none was printed shortly before."""
         if self._console.is_terminal:
-            self._status.update(Text(one_line(text)))
+            self._spinner.update(text=Text(one_line(text)))
         elif self._clock() - self._printed_at >= LINE_EVERY_S:
             self.notify(text)
 

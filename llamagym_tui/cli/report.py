@@ -21,9 +21,9 @@ from llamagym_tui.runs.model_registry import with_defaults
 from llamagym_tui.runs.run_store import read_config, read_events
 from llamagym_tui.screens.conversation.turns import paragraphs
 from llamagym_tui.screens.past_runs.run_table import ENDINGS, played_text
+from llamagym_tui.screens.playground.prompt_editor import version_line
 from llamagym_tui.screens.policy_map.film import film_svg, run_film
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
-from llamagym_tui.screens.steering.prompt_editor import version_line
 from llamagym_tui.screens.widgets.numbers import baselines, plain
 from llamagym_tui.settings import RunConfig
 from llamagym_tui.state.history import History
@@ -201,7 +201,7 @@ def _talk(episode: Transcript) -> list[tuple[str, str]]:
     for entry in episode.entries:
         for part in paragraphs(entry.fact):
             if part.label != "system":
-                talk.append((part.label, "".join(piece.text for piece in part.pieces)))
+                talk.append((part.label, part.text.plain))
     return talk
 
 

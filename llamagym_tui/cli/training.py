@@ -77,8 +77,11 @@ def train(config: RunConfig, *, json_output: bool = False) -> None:
     updated = outcome.last(events.UpdateFinished)
     if json_output:
         figures = msgspec.to_builtins(finished)
-        for name in ("agent", "model", "seed", "run_dir"):
-            figures[name] = getattr(outcome.last(events.RunStarted), name)
+        started = outcome.last(events.RunStarted)
+        figures["agent"] = started.agent
+        figures["model"] = started.model
+        figures["seed"] = config.seed
+        figures["run_dir"] = started.run_dir
         figures["evaluation"] = outcome.last(events.EvaluationFinished)
         figures["last_update"] = updated and updated.stats
         echo_json(msgspec.to_builtins(figures))

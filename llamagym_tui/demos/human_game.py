@@ -17,9 +17,7 @@ from llamagym_tui.game.environment import (
     OPPONENT,
     POLICY,
     EnvMaker,
-    MakeEnv,
     episode_seed,
-    make_env,
     opponent_of,
     with_kwargs,
 )
@@ -68,7 +66,6 @@ class HumanGame:
         system_prompt: Callable[[], str],
         next_seed: Callable[[], int],
         clock: Callable[[], datetime],
-        make_env: MakeEnv = make_env,
         against_model: bool = False,
     ) -> None:
         """A table at which nothing has been dealt.
@@ -91,7 +88,7 @@ class HumanGame:
         self._system_prompt = system_prompt
         self.next_seed = next_seed
         self._clock = clock
-        self._make_env = EnvMaker(agent, make_env)
+        self._make_env = EnvMaker(agent)
         self._game: Game | None = None
         self.choices: tuple[OfferedAction, ...] = ()
         """The actions that the person can take now."""

@@ -103,10 +103,6 @@ class AgentBase(ABC):
         """The plainest reply that names an action; a person's choice is recorded as this reply."""
         return json.dumps({"action": plain_action(action)})
 
-    def replies(self, action: Any) -> tuple[str, ...]:
-        """The known replies that name an action: by default the plainest one alone."""
-        return (self.format_action(action),)
-
     def expert(self, observation: Any, *args: Any, **kwargs: Any) -> Any:
         """The action of a scripted expert on an observation; None (the default): there is no expert.
 

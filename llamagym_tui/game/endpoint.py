@@ -49,9 +49,9 @@ def require_address(name: str) -> str:
 
 
 class Endpoint:
-    """A connection to an endpoint, and the model that plays there; to be closed."""
+    """A connection to an endpoint, and the model that plays there."""
 
-    def __init__(self, name: str, *, retries: int = RETRIES) -> None:
+    def __init__(self, name: str) -> None:
         """Connect to the endpoint of this address.
 
         Raises:
@@ -63,19 +63,15 @@ class Endpoint:
         import openai
 
         self._errors = openai.OpenAIError
-        self._retries = retries
         self._key = os.environ.get(KEY, "").strip()
         self._client = openai.OpenAI(
             base_url=self._address,
             api_key=self._key or NO_KEY,
-            max_retries=retries,
+            max_retries=RETRIES,
             timeout=TIMEOUT_S,
         )
         self.model = urlsplit(name).fragment or self._only_model()
         """The name by which the server knows the model."""
-
-    def close(self) -> None:
-        self._client.close()
 
     def replies(
         self,
@@ -100,7 +96,7 @@ class Endpoint:
                 {"role": each["role"], "content": each["content"]} for each in conversation
             ]
             answer: Any = None
-            for attempt in range(self._retries + 1):
+            for attempt in range(RETRIES + 1):
                 time.sleep(PAUSE_S * attempt)
                 try:
                     answer = self._client.chat.completions.create(

@@ -4,9 +4,10 @@ import copy
 import itertools
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from llamagym_tui.errors import RAISED, EnvError, described
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
 else:  # imported when the first one is made
     Env = Any
 
-MakeEnv = Callable[[str, Mapping[str, Any]], Env]
-"""Makes an environment of an id and keyword arguments."""
-
+NOTHING_MORE: Mapping[str, Any] = MappingProxyType({})
 MOST_COMBINATIONS = 64
 """If an action is a combination of several decisions, the most combinations that each get a name."""
 GAME_FILE = re.compile(r".+\.z[1-8]")
@@ -71,20 +70,18 @@ def episode_seed(run_seed: int, episode: int) -> int:
     return drawn % 2**31  # many environments take no larger seed
 
 
-def wrapped_env(
-    agent: AgentBase, make: MakeEnv = make_env, more: Mapping[str, Any] | None = None
-) -> Env:
+def wrapped_env(agent: AgentBase, more: Mapping[str, Any] = NOTHING_MORE) -> Env:
     """An environment in the agent's wrappers, in which each action is repeated as often as the agent says.
 
     What it returns, and what the environment within does, is checked and copied.
 
     Args:
-        more: keyword arguments of the environment next to the agent's own. None: there are none.
+        more: keyword arguments of the environment next to the agent's own.
     """
     from llamagym_tui.game.checked import Checked
 
-    kwargs = _with_opponent(agent, {**agent.env_kwargs, **(more or {})})
-    env: Env = Checked(make(agent.env_id, kwargs), agent.env_id)
+    kwargs = _with_opponent(agent, {**agent.env_kwargs, **more})
+    env: Env = Checked(make_env(agent.env_id, kwargs), agent.env_id)
     try:
         wrapped = agent.wrap_env(env)
         if wrapped is not env:
@@ -121,15 +118,13 @@ def _with_opponent(agent: AgentBase, kwargs: dict[str, Any]) -> dict[str, Any]:
     return {**kwargs, OPPONENT: "+".join(known)}
 
 
-def agent_env(
-    agent: AgentBase, make: MakeEnv = make_env, more: Mapping[str, Any] | None = None
-) -> Env:
+def agent_env(agent: AgentBase, more: Mapping[str, Any] = NOTHING_MORE) -> Env:
     """An environment as the agent plays it: a `wrapped_env`, whose actions count from 0 if the agent counts them.
 
     Raises:
         EnvError: it cannot be made or wrapped, or the agent's actions are not those of the environment.
     """
-    env = wrapped_env(agent, make, more)
+    env = wrapped_env(agent, more)
     actions = few_actions(env.action_space)
     if actions is None:
         return env
@@ -282,24 +277,23 @@ def evaluated_agent(agent: AgentBase) -> AgentBase:
 class EnvMaker:
     """Makes the environments of one agent, which render text if they can and the agent draws nothing itself."""
 
-    def __init__(self, agent: AgentBase, make: MakeEnv = make_env) -> None:
+    def __init__(self, agent: AgentBase) -> None:
         self._agent = agent
-        self._make = make
-        self.more: Mapping[str, Any] | None = None
+        self._more: Mapping[str, Any] | None = None
         """More keyword arguments, for every environment after the first. None: no environment has been made yet."""
 
     def __call__(self) -> Env:
-        if self.more is not None:
-            return agent_env(self._agent, self._make, self.more)
-        env = agent_env(self._agent, self._make)
-        self.more = {}
+        if self._more is not None:
+            return agent_env(self._agent, self._more)
+        env = agent_env(self._agent)
+        self._more = {}
         if draws(self._agent) or not renders_text(env, self._agent.env_kwargs):
             return env
         renders = {"render_mode": "ansi"}
         try:
-            rendering = agent_env(self._agent, self._make, renders)
+            rendering = agent_env(self._agent, renders)
         except EnvError:
             return env
         env.close()
-        self.more = renders
+        self._more = renders
         return rendering

@@ -6,7 +6,6 @@ Each method of an agent gets the observation and, if its signature takes them, t
 import inspect
 import itertools
 import math
-import random
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import MappingProxyType
@@ -139,13 +138,9 @@ def unmasked(agent: AgentBase, mask: Any) -> tuple[str, ...] | None:
     return left if len(left) < len(names) else None
 
 
-def names_by_turn(agent: AgentBase) -> bool:
+def names_by_turn(agent: AgentBase | type[AgentBase]) -> bool:
     """True if an agent names the admissible actions of each turn."""
-    return names_some_by_turn(type(agent))
-
-
-def names_some_by_turn(agent_class: type[AgentBase]) -> bool:
-    """The same of an agent's class."""
+    agent_class = agent if isinstance(agent, type) else type(agent)
     # In an older agent file `actions` may be a value of its own, and no method.
     return callable(agent_class.actions) and agent_class.actions is not AgentBase.actions
 
@@ -155,19 +150,9 @@ def action_named(agent: AgentBase, name: str) -> Any:
     return agent.action_names.index(name) if name in agent.action_names else name
 
 
-def random_action(
-    agent: AgentBase, observation: Any, info: Info, env: Any, rng: random.Random
-) -> Any:
-    """A random one of the actions that are admissible now; if none are named, a random one of the environment's."""
-    names = admissible_actions(agent, observation, info)
-    if names:
-        return action_named(agent, rng.choice(names))
-    return plain_action(env.action_space.sample())
-
-
-def replies_of(agent: AgentBase, name: str) -> tuple[str, ...]:
-    """The known replies that name an action."""
-    return agent.replies(action_named(agent, name))
+def reply_of(agent: AgentBase, name: str) -> str:
+    """The reply that names an action."""
+    return agent.format_action(action_named(agent, name))
 
 
 def expert_action(agent: AgentBase, observation: Any, info: Info, env: Any) -> Any:

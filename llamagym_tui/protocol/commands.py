@@ -172,11 +172,28 @@ class Stop(Command, frozen=True, kw_only=True):
     """Write a checkpoint and end; confirmed by ``RunFinished``."""
 
 
-RunCommand = (
-    StartRun | Pause | Resume | Step | SetPace | SetMode | SetSystemPrompt | ChangeSettings | Stop
+AnyCommand = (
+    StartRun
+    | Pause
+    | Resume
+    | Step
+    | SetPace
+    | SetMode
+    | SetSystemPrompt
+    | ChangeSettings
+    | Stop
+    | Watch
+    | DrawStates
+    | InspectTurn
+    | ProbeActions
+    | TakeWheel
+    | Act
+    | LetGo
+    | Evaluate
+    | ComparePrompts
+    | CancelEvaluation
+    | WarmStart
+    | CancelWarmStart
+    | SaveCheckpoint
+    | RollBack
 )
-WatchCommand = Watch | DrawStates | InspectTurn | ProbeActions
-WheelCommand = TakeWheel | Act | LetGo
-EvaluationCommand = Evaluate | ComparePrompts | CancelEvaluation
-PolicyCommand = EvaluationCommand | WarmStart | CancelWarmStart | SaveCheckpoint | RollBack
-AnyCommand = RunCommand | WatchCommand | WheelCommand | PolicyCommand

@@ -29,7 +29,7 @@ Phase = Literal[
     "stopped",
     "failed",
 ]
-"""The lifecycle of a session; `llamagym_tui.trainer.phases` owns the transition table."""
+"""The lifecycle of a session; `llamagym_tui.trainer.session_base` owns the transition table."""
 End = Literal["terminated", "truncated"]
 Stage = Literal["under_way", "waiting", "trained", "inference"]
 """Where an episode stands; see `TurnInspected`."""
@@ -48,8 +48,6 @@ class Hello(Event, frozen=True, kw_only=True):
 
     protocol: int
     """`PROTOCOL_VERSION` of the sender."""
-    pid: int
-    """Process id of the trainer."""
 
 
 class PhaseChanged(Event, frozen=True, kw_only=True):
@@ -91,20 +89,18 @@ class RunStarted(Event, frozen=True, kw_only=True):
     """The model is loaded and the environments are made; sent once, before the first step."""
 
     agent: str
-    env_id: str
     model: str
     run_dir: str
-    seed: int
     n_envs: int
     mode: Mode
     system_prompt: str
     prompt_version: int
-    action_names: list[str]
     baselines: dict[str, float]
     """Published mean returns by name, for reference lines."""
     return_unit: str = ""
     """Unit of a return, as it is said after a figure; empty if there is none."""
-    device: str
+    device: str = ""
+    """The model's device, for the report."""
     draws: bool = False
     """True if the agent, or environments that render text, can draw states."""
     episodes: int
@@ -572,13 +568,20 @@ class RunFinished(Event, frozen=True, kw_only=True):
     """Seconds of playing and training, loading excluded."""
 
 
-TurnEvent = ObservationShown | ActionsProbed | TokensStreamed | TurnFinished
-ConversationEvent = EpisodeStarted | TurnEvent | EpisodeFinished | EpisodeDropped
-"""The conversation of the watched environment."""
-WatchedEvent = ConversationEvent | StateDrawn
+WatchedEvent = (
+    EpisodeStarted
+    | StateDrawn
+    | ObservationShown
+    | ActionsProbed
+    | TokensStreamed
+    | TurnFinished
+    | EpisodeFinished
+    | EpisodeDropped
+)
 """Events of the watched environment; left out first if not everything has room."""
-SessionEvent = (
-    Hello
+AnyEvent = (
+    WatchedEvent
+    | Hello
     | PhaseChanged
     | Progressed
     | RunStarted
@@ -586,20 +589,30 @@ SessionEvent = (
     | EventsLeftOut
     | SessionFailed
     | RunFinished
-)
-ChangeEvent = (
-    WatchChanged
+    | WatchChanged
     | PaceChanged
     | PromptChanged
     | ModeChanged
     | SettingsChanged
     | SettingsMeasured
     | DepthMeasured
+    | TurnInspected
+    | PolicyMapLaidOut
+    | PolicyMapped
+    | ConversationProbed
+    | WheelTaken
+    | ActionAwaited
+    | WheelLetGo
+    | EpisodeCorrected
+    | EpisodesCounted
+    | UpdateFinished
+    | CheckpointSaved
+    | RolledBack
+    | EvaluationFinished
+    | PromptsCompared
+    | EvaluationCancelled
+    | DemonstrationsRead
+    | WarmStartProgressed
+    | WarmStartFinished
+    | WarmStartEvaluated
 )
-LookEvent = TurnInspected | PolicyMapLaidOut | PolicyMapped | ConversationProbed
-WheelEvent = WheelTaken | ActionAwaited | WheelLetGo | EpisodeCorrected
-FigureEvent = EpisodesCounted | UpdateFinished | CheckpointSaved | RolledBack
-EvaluationEvent = EvaluationFinished | PromptsCompared | EvaluationCancelled
-WarmStartEvent = DemonstrationsRead | WarmStartProgressed | WarmStartFinished | WarmStartEvaluated
-RunEvent = SessionEvent | ChangeEvent | FigureEvent | EvaluationEvent | WarmStartEvent
-AnyEvent = WatchedEvent | RunEvent | LookEvent | WheelEvent

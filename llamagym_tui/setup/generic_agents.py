@@ -28,7 +28,7 @@ MAX_OBSERVATION_NUMBERS = 512
 """Most numbers of an observation that fit into a text; an image has thousands."""
 KNOWN = msgspec.json.decode(
     file_content(Path(__file__).with_name("known_environments.json")),
-    type=dict[str, dict[str, tuple[str | int, ...] | dict[str, tuple[str, ...]]]],
+    type=dict[str, dict[str, tuple[str, ...]]],
 )
 """Gymnasium's documentation of its environments, by their names without a version."""
 
@@ -101,7 +101,7 @@ def _actions(base: type[GenericAgent], env: Env, known: tuple[str, ...]) -> dict
         values = decisions(space) or []
         # A number alone would be taken for the index of an action.
         kind = "action " if len(values) == 1 else ""
-        of_each = base.decision_names or [[f"{kind}{value}" for value in each] for each in values]
+        of_each = [[f"{kind}{value}" for value in each] for each in values]
         names = tuple("+".join(parts) for parts in itertools.product(*of_each))
     if len(names) != len(actions):
         names = tuple(f"action {action}" for action in actions)

@@ -15,7 +15,7 @@ import msgspec
 from llamagym_tui.errors import UntrustedAgent, UsageError, require_library
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import OPPONENT, SELF, outside_opponents
-from llamagym_tui.game.observed import names_some_by_turn
+from llamagym_tui.game.observed import names_by_turn
 from llamagym_tui.runs import branch, model_registry, run_store
 from llamagym_tui.runs.model_registry import BUNDLED, is_endpoint, with_defaults
 from llamagym_tui.settings import (
@@ -166,7 +166,7 @@ def _is_one_process(given: Mapping[str, Any]) -> bool:
 
 def names_actions(agent_class: type[AgentBase]) -> bool:
     """True if an agent lists actions, for all turns or for each turn."""
-    return names_some_by_turn(agent_class) or bool(catalog.action_names(agent_class))
+    return names_by_turn(agent_class) or bool(catalog.action_names(agent_class))
 
 
 def with_own_settings(agent_class: type[AgentBase], given: dict[str, Any]) -> dict[str, Any]:

@@ -69,33 +69,28 @@ class History(event_log.Pieces):
         return replace(with_history(state, past), prompt_version=past.prompt_version)
 
 
-class Moment(NamedTuple):
-    """A moment of a recording."""
-
-    at_s: float = 0.0
-    """Seconds since the recording began, over all sessions of the run, with long silences shortened."""
-    stamp_s: float = 0.0
-    """The session's own clock."""
-
-
 class Keyframe(NamedTuple):
     """Everything that is needed to play on from a place."""
 
-    moment: Moment
+    at_s: float
+    """Seconds since the recording began, over all sessions of the run, with long silences shortened."""
+    stamp_s: float
+    """The session's own clock."""
     offset: int
     """Byte in the file of events at which the next event begins."""
     state: RunState
 
-    def moment_of(self, event: AnyEvent) -> Moment:
-        """The moment of the next event; the clock of a resumed run begins again at 0, and loading takes no time."""
-        gap = max(0.0, event.at_s - self.moment.stamp_s)
+    def time_of(self, event: AnyEvent) -> float:
+        """When the next event comes; the clock of a resumed run begins again at 0, and loading takes no time."""
+        gap = max(0.0, event.at_s - self.stamp_s)
         if self.state.run is None:
             gap = 0.0
-        return Moment(self.moment.at_s + min(gap, MAX_GAP_S), event.at_s)
+        return self.at_s + min(gap, MAX_GAP_S)
 
     def after(self, logged: event_log.Logged) -> "Keyframe":
         """The keyframe after the next event."""
-        return Keyframe(self.moment_of(logged.event), logged.end, reduce(self.state, logged.event))
+        event = logged.event
+        return Keyframe(self.time_of(event), event.at_s, logged.end, reduce(self.state, event))
 
 
 class Recording(event_log.Pieces):
@@ -110,7 +105,7 @@ class Recording(event_log.Pieces):
         opening = replace(
             initial_state(self.config), recorded=True, detail="", run_dir=str(run_dir)
         )
-        self._frames = [Keyframe(Moment(), 0, opening)]
+        self._frames = [Keyframe(0.0, 0.0, 0, opening)]
         """The kept states, in order."""
         self._last = self._frames[0]
         """The state after the last event that has been read."""
@@ -122,7 +117,7 @@ class Recording(event_log.Pieces):
     @property
     def duration_s(self) -> float:
         """Seconds of the recording that have been read."""
-        return self._last.moment.at_s
+        return self._last.at_s
 
     @property
     def end(self) -> int:
@@ -148,7 +143,7 @@ class Recording(event_log.Pieces):
     def frame_at(self, at_s: float) -> Keyframe:
         """The last kept state at or before a time."""
         # Several events may share a moment: the last keyframe at it is as good as the first.
-        after = bisect_right(self._frames, at_s, key=lambda frame: frame.moment.at_s)
+        after = bisect_right(self._frames, at_s, key=lambda frame: frame.at_s)
         return self._frames[max(0, after - 1)]
 
 
@@ -222,7 +217,7 @@ class ReplayPlayer:
         self.at_s = at_s
         for _ in range(PLAYED_EVENTS):
             coming = self._coming()
-            if coming is None or self._here.moment_of(coming.event).at_s > at_s:
+            if coming is None or self._here.time_of(coming.event) > at_s:
                 self._behind = False
                 return
             self._behind = True

@@ -26,6 +26,21 @@ REFUSABLE: dict[events.Refused, tuple[type, ...]] = {
 }
 """The requests that a refusal ends."""
 
+CONFIRMED_BY: dict[type[AnyCommand], type[AnyEvent]] = {
+    commands.SetMode: events.ModeChanged,
+    commands.SetSystemPrompt: events.PromptChanged,
+    commands.SetPace: events.PaceChanged,
+    commands.Watch: events.WatchChanged,
+    commands.InspectTurn: events.TurnInspected,
+    commands.ProbeActions: events.ConversationProbed,
+    commands.TakeWheel: events.WheelTaken,
+    commands.LetGo: events.WheelLetGo,
+    commands.SaveCheckpoint: events.CheckpointSaved,
+    commands.RollBack: events.RolledBack,
+    commands.CancelWarmStart: events.WarmStartFinished,
+}
+"""The events that confirm requests, by having the same values in the fields that both have."""
+
 
 class Pending(Struct, frozen=True):
     """Requests without an answer, the newest last."""
@@ -71,38 +86,23 @@ class Pending(Struct, frozen=True):
 
 def answers(event: AnyEvent, command: AnyCommand) -> bool:
     """True if an event confirms or refuses a request; the answer to an older one leaves the newer one pending."""
+    confirmation = CONFIRMED_BY.get(type(command))
+    if confirmation is not None and isinstance(event, confirmation):
+        return _has_same_values(event, command)
     match command, event:
         case _, events.WarningRaised(refused=refused):
             return refused is not None and isinstance(command, REFUSABLE[refused])
-        case commands.SetMode(mode=mode), events.ModeChanged():
-            return event.mode == mode
         case commands.Pause(), events.PhaseChanged(phase=phase):
             return phase == "paused"
         case commands.Resume(), events.PhaseChanged(phase=phase):
             return phase != "paused"
         case commands.Step(), events.PhaseChanged(phase=phase):
             return phase in ("rolling_out", "paused")
-        case commands.SetSystemPrompt(system_prompt=prompt), events.PromptChanged():
-            return event.system_prompt == prompt
         case commands.ChangeSettings(changes=changes), events.SettingsChanged():
             return changes.keys() <= event.changes.keys()
-        case commands.SetPace(turn_s=turn_s), events.PaceChanged():
-            return event.turn_s == turn_s
-        case commands.Watch(env=env), events.WatchChanged():
-            return event.env == env
-        case commands.InspectTurn(), events.TurnInspected():
-            return (event.episode, event.turn) == (command.episode, command.turn)
-        case commands.ProbeActions(ticket=ticket), events.ConversationProbed():
-            return event.ticket == ticket
         case commands.Act(), events.TurnFinished():
             return (event.episode, event.turn) == (command.episode, command.turn)
-        case commands.TakeWheel(), events.WheelTaken() | events.WheelLetGo():
-            return True
-        case commands.LetGo() | commands.Act(), events.WheelLetGo():
-            return True
-        case commands.SaveCheckpoint(), events.CheckpointSaved():
-            return True
-        case commands.RollBack(), events.RolledBack():
+        case commands.TakeWheel() | commands.Act(), events.WheelLetGo():
             return True
         case (
             commands.Evaluate() | commands.ComparePrompts() | commands.CancelEvaluation(),
@@ -114,7 +114,11 @@ def answers(event: AnyEvent, command: AnyCommand) -> bool:
             return not episodes or stats.cancelled
         case commands.WarmStart(), events.WarmStartEvaluated():
             return True
-        case commands.CancelWarmStart(), events.WarmStartFinished():
-            return True
         case _:
             return False
+
+
+def _has_same_values(event: AnyEvent, command: AnyCommand) -> bool:
+    """True if an event has a command's own value in each field that both have."""
+    shared = set(command.__struct_fields__) & set(event.__struct_fields__)
+    return all(getattr(event, name) == getattr(command, name) for name in shared)

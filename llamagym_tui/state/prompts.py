@@ -5,8 +5,8 @@ version count: about the same policy played the last ones of a version and the f
 """
 
 import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from llamagym_tui.protocol.events import EpisodesCounted, EvaluationFinished, PolicyMapped
 from llamagym_tui.protocol.literal import one_line
@@ -46,12 +46,12 @@ class PromptVersion:
     text: str
     updates: tuple[int, int] | None = None
     """Updates of the policies that played its first and its last episode; None before the first."""
-    train: Played = Played()
-    inference: Played = Played()
+    played: Mapping[Mode, Played] = field(default_factory=dict)
+    """Returns by mode."""
 
     def under(self, mode: Mode) -> Played:
         """Returns in a mode."""
-        return self.train if mode == "train" else self.inference
+        return self.played.get(mode, Played())
 
 
 Versions = tuple[PromptVersion, ...]
@@ -148,7 +148,5 @@ def played_by(found: EvaluationFinished, versions: Versions = (), lead: str = ",
 def _with_episodes(known: PromptVersion, event: EpisodesCounted, update: int) -> PromptVersion:
     """A version with more episodes, played by the policy after an update."""
     first_update = known.updates[0] if known.updates else update
-    played = replace(known, updates=(first_update, update))
-    if event.mode == "train":
-        return replace(played, train=known.train.add(event.returns))
-    return replace(played, inference=known.inference.add(event.returns))
+    played = {**known.played, event.mode: known.under(event.mode).add(event.returns)}
+    return replace(known, updates=(first_update, update), played=played)

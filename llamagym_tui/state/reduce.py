@@ -48,29 +48,9 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
     is_answer = pending is not state.pending
     if is_answer:
         state = replace(state, pending=pending)
+    if isinstance(event, events.WatchedEvent):
+        return _watched(state, event)
     match event:
-        case events.TokensStreamed() | events.EpisodeDropped():
-            return replace(state, transcript=state.transcript.after(event))
-        case events.ObservationShown() | events.EpisodeFinished() | events.ActionsProbed():
-            return replace(
-                state,
-                view=state.view.after(event),
-                transcript=state.transcript.after(event),
-            )
-        case events.TurnFinished():
-            awaited = state.awaited
-            if awaited and (awaited.episode, awaited.turn) == (event.episode, event.turn):
-                awaited = None
-            return replace(
-                state,
-                view=state.view.after(event),
-                awaited=awaited,
-                transcript=state.transcript.after(event),
-            )
-        case events.EpisodeStarted():
-            return replace(state, watched=event, transcript=state.transcript.after(event))
-        case events.StateDrawn():
-            return replace(state, view=state.view.after(event))
         case events.EpisodesCounted():
             return _episodes_counted(state, event)
         case events.UpdateFinished():
@@ -85,7 +65,7 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
                 progress=None,
             )
         case events.Hello():
-            return replace(state, pid=event.pid, detail="loading the libraries")
+            return replace(state, detail="loading the libraries")
         case events.PhaseChanged():
             return _phase_changed(state, event)
         case events.Progressed():
@@ -188,6 +168,21 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             return _ended(replace(state, phase="stopped", detail="", finished=event))
         case _:
             assert_never(event)
+
+
+def _watched(state: RunState, event: events.WatchedEvent) -> RunState:
+    """Take in an event of the watched environment."""
+    awaited = state.awaited
+    if awaited and isinstance(event, events.TurnFinished):
+        is_its = (awaited.episode, awaited.turn) == (event.episode, event.turn)
+        awaited = None if is_its else awaited
+    return replace(
+        state,
+        watched=event if isinstance(event, events.EpisodeStarted) else state.watched,
+        view=state.view.after(event),
+        awaited=awaited,
+        transcript=state.transcript.after(event),
+    )
 
 
 def _evaluation_cancelled(state: RunState, event: events.EvaluationCancelled) -> RunState:

@@ -23,6 +23,8 @@ RECENT = 1000
 """Episodes behind the figure of recent mean return."""
 NORMAL = 1.96
 """Standard errors on each side of a mean that hold it 95 times in 100."""
+MOST_DECIMALS = 3
+"""Decimals of a return, at most."""
 
 
 def real_minus(text: str) -> str:
@@ -30,21 +32,21 @@ def real_minus(text: str) -> str:
     return text.replace("-", "\N{MINUS SIGN}")
 
 
-def signed(value: float, decimals: int = 3) -> str:
+def signed(value: float, decimals: int = MOST_DECIMALS) -> str:
     """A return as the app shows it: signed, with a real minus sign."""
     return real_minus(f"{value:+,.{decimals}f}")
 
 
-def decimals(mean: float, half: float, most: int = 3) -> int:
-    """Decimals of a mean and its ±: the first two digits of the ±, and at most `most`."""
+def decimals(mean: float, half: float) -> int:
+    """Decimals of a mean and its ±: the first two digits of the ±, and at most `MOST_DECIMALS`."""
     if not half:
-        return 0 if float(mean).is_integer() else most
-    return max(0, min(most, 1 - math.floor(math.log10(half))))
+        return 0 if float(mean).is_integer() else MOST_DECIMALS
+    return max(0, min(MOST_DECIMALS, 1 - math.floor(math.log10(half))))
 
 
-def plus_minus(mean: float, half: float, most: int = 3) -> str:
+def plus_minus(mean: float, half: float) -> str:
     """A mean and what it may be off by: −0.030 ± 0.059, +187 ± 12."""
-    places = decimals(mean, half, most)
+    places = decimals(mean, half)
     return f"{signed(mean, places)} ± {half:,.{places}f}"
 
 

@@ -15,8 +15,7 @@ from llamagym_tui.settings import Mode, RunConfig, Value
 from llamagym_tui.state.pending import Pending
 from llamagym_tui.state.prompts import PromptEdit, Versions
 from llamagym_tui.state.returns import MeanReturn, ReturnSeries, mean_return
-from llamagym_tui.state.transcript import Transcript
-from llamagym_tui.state.view import StateView
+from llamagym_tui.state.transcript import StateView, Transcript
 
 MAX_SAMPLES = 256
 """Most updates of which the figures are kept; an even number, so that the last one stays when half of them go."""
@@ -128,8 +127,6 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     """The work of this phase, for people."""
     progress: events.Progressed | None = None
     """Its progress, if it takes seconds."""
-    pid: int | None = None
-    """Process id of the trainer."""
     run: events.RunStarted | None = None
     """The event with which the trainer began to play; None until the model is loaded."""
 

@@ -1,4 +1,4 @@
-"""The conversation of one environment as a list of facts in the order in which they came, in bounded memory.
+"""The watched environment in bounded memory: its conversation as facts in their order, and its drawing.
 
 Entries have serial numbers that only grow. The garbage collector does not track them, because there are many.
 """
@@ -12,19 +12,24 @@ from msgspec.structs import replace
 
 from llamagym_tui.protocol.events import (
     ActionsProbed,
-    ConversationEvent,
+    AnyEvent,
     EpisodeDropped,
     EpisodeFinished,
     EpisodeStarted,
     ObservationShown,
+    StateDrawn,
     TokensStreamed,
     TurnFinished,
+    WatchChanged,
+    WatchedEvent,
 )
 
 MAX_ENTRIES = 8_192
 """Most entries that are kept, enough for some 1,600 turns of short episodes; the oldest go first."""
 MAX_ENTRY = 8_000
 """Most characters that are kept of a text."""
+MAX_PLACES = 256
+"""Most places of a kind that are kept of a drawing."""
 
 
 class ReplySoFar(Struct, frozen=True, gc=False):
@@ -77,7 +82,7 @@ class Transcript:
         """The fact of the last entry, if there are entries."""
         return self.entries[-1].fact if self.entries else None
 
-    def after(self, event: ConversationEvent) -> Transcript:
+    def after(self, event: WatchedEvent) -> Transcript:
         """The conversation with one more event."""
         match event:
             case TokensStreamed():
@@ -96,6 +101,8 @@ class Transcript:
                 if isinstance(last, ReplySoFar):
                     settled = self._last_replaced(replace(last, done=True))
                 return settled.note(f"Episode {event.episode:,} was dropped: {event.reason}.")
+            case StateDrawn():
+                return self
 
     def note(self, text: str) -> Transcript:
         """The conversation with a notice at its end."""
@@ -162,3 +169,52 @@ def clipped(text: str) -> str:
     if len(text) <= MAX_ENTRY:
         return text
     return f"{text[:MAX_ENTRY]} … ({len(text) - MAX_ENTRY:,} more characters)"
+
+
+class StateView(Struct, frozen=True, kw_only=True):
+    """The drawing of the watched state; the last state of an episode stays until the next episode begins."""
+
+    drawn: StateDrawn | None = None
+    """The drawing of the shown state, if there is one."""
+    finished: EpisodeFinished | None = None
+    """The watched episode that ended last."""
+    probed: ActionsProbed | None = None
+    """The last probabilities of actions; they are of the drawn state if they are of its turn."""
+    acted: TurnFinished | None = None
+    """The watched turn that ended last, without its texts."""
+    seen: str = ""
+    """The observation that was shown last, in the agent's words."""
+
+    @property
+    def result(self) -> EpisodeFinished | None:
+        """The end of the drawn episode; None while it is under way."""
+        if self.drawn is None or self.finished is None:
+            return None
+        last_state = (self.finished.episode, self.finished.length)
+        return self.finished if (self.drawn.episode, self.drawn.turn) == last_state else None
+
+    def after(self, event: AnyEvent) -> StateView:
+        """The record after an event; the same object if that changes nothing."""
+        drawn = self.drawn
+        match event:
+            case StateDrawn():
+                bounded = replace(
+                    event,
+                    text=clipped(event.text),
+                    grounds=event.grounds[:MAX_PLACES],
+                )
+                return replace(self, drawn=bounded)
+            case EpisodeFinished():
+                return replace(self, finished=event)
+            case ActionsProbed():
+                return replace(self, probed=event)
+            case TurnFinished():
+                return replace(self, acted=replace(event, reply="", words="", replaced=None))
+            case ObservationShown():
+                if drawn is not None and (drawn.episode, drawn.turn) != (event.episode, event.turn):
+                    drawn = None
+                return replace(self, drawn=drawn, seen=clipped(event.text))
+            case WatchChanged():
+                return replace(self, drawn=None)
+            case _:
+                return self

@@ -21,8 +21,7 @@ from llamagym_tui.errors import LlamaGymError, WireError
 from llamagym_tui.protocol.commands import AnyCommand, StartRun, Stop
 from llamagym_tui.protocol.events import PROTOCOL_VERSION, Event, Hello, SessionFailed
 from llamagym_tui.protocol.wire import decode_command, read_frame
-from llamagym_tui.trainer.descriptors import take_over_wire
-from llamagym_tui.trainer.event_pipe import EventPipe
+from llamagym_tui.trainer.pipes import EventPipe, take_over_wire
 
 GRACE_S = 20.0
 """Seconds that a step or update under way has to end, and a checkpoint to be written, once the parent is gone."""
@@ -43,7 +42,7 @@ def main(arguments: list[str]) -> int:
     command_queue: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
     _handle_signals(command_queue)
     pipe = EventPipe(wire.events, on_gone=lambda: command_queue.put(Stop()))
-    pipe.send(Hello(protocol=PROTOCOL_VERSION, pid=os.getpid()))
+    pipe.send(Hello(protocol=PROTOCOL_VERSION))
     threading.Thread(
         target=listen, args=(wire.commands, command_queue), name="commands", daemon=True
     ).start()

@@ -16,30 +16,30 @@ import torch
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.learning import checkpoint
 from llamagym_tui.engine.learning.imitation import learn_from
-from llamagym_tui.engine.learning.ppo import PPO, learner_for, unused_settings, what_is_trained
-from llamagym_tui.engine.memory import require_memory
-from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
+from llamagym_tui.engine.learning.ppo import PPO, unused_settings, what_is_trained
+from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer, require_memory
 from llamagym_tui.engine.model.sources import model_folder
 from llamagym_tui.engine.own_torch import cores, set_threads
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.endpoint import Endpoint
 from llamagym_tui.game.environment import OPPONENT, SELF, opponent_of, with_kwargs
-from llamagym_tui.game.observed import names_by_turn, replies_of
-from llamagym_tui.protocol.events import EvaluationFinished, Event
+from llamagym_tui.game.observed import names_by_turn, reply_of
+from llamagym_tui.protocol.events import EvaluationFinished, Event, WarningRaised
 from llamagym_tui.runs import model_registry
 from llamagym_tui.runs.model_registry import is_endpoint
 from llamagym_tui.settings import RunConfig, WarmStartStats, turns_kept
 from llamagym_tui.setup import catalog
 from llamagym_tui.setup.play_config import evaluated_config
 from llamagym_tui.setup.run_config import holds_adapter, with_own_settings
+from llamagym_tui.trainer.rollout.endpoint_policy import EndpointPolicy
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.evaluation import evaluate
 from llamagym_tui.trainer.rollout.led_rollout import LedRollout
 from llamagym_tui.trainer.rollout.opponents import (
     EarlierSelves,
-    EndpointOpponent,
     ModelOpponent,
     Opponent,
 )
@@ -55,13 +55,8 @@ SMALL_MODEL = 20_000_000
 class Builders:
     config: RunConfig
     ranks: Ranks = ALONE
-    _loaded: dict[str, ModelOpponent | EndpointOpponent] = field(default_factory=dict)
+    _loaded: dict[str, ModelOpponent] = field(default_factory=dict)
     """Opponents, which are loaded once, by their names."""
-
-    def close(self) -> None:
-        """Let go of the opponents."""
-        while self._loaded:
-            self._loaded.popitem()[1].close()
 
     def agent(self) -> AgentBase:
         """The agent, without a model; its actions have names."""
@@ -98,14 +93,14 @@ class Builders:
 
     def policy(self, agent: AgentBase, loaded: LoadedModel) -> Policy:
         """The policy, which knows the canonical reply of each action and how much of a conversation it sees."""
-        replies = [agent.replies(index) for index in range(len(agent.action_names))]
+        replies = [agent.format_action(index) for index in range(len(agent.action_names))]
         policy = Policy(
             loaded.model,
             loaded.tokenizer,
             self.config.generation,
             replies,
             self.config.seed,
-            replies_of=partial(replies_of, agent),
+            replies_of=partial(reply_of, agent),
             names_by_turn=names_by_turn(agent),
         )
         policy.history = turns_kept(self.config.history, agent.history)
@@ -115,6 +110,11 @@ class Builders:
         if self.config.reading == "bfloat16":
             policy.read_rounded()
         return policy
+
+    def endpoint_policy(self, agent: AgentBase) -> Policy:
+        """The model behind the endpoint that stands in a model's place."""
+        history = turns_kept(self.config.history, agent.history)
+        return EndpointPolicy(Endpoint(self.config.model), self.config.generation, history)
 
     def trained(self, policy: Policy) -> str:
         """The number and place of the trained weights, in words."""
@@ -136,7 +136,7 @@ class Builders:
                 f"The learner {ppo.learner} has no critic to foresee how an episode that is cut off would go on: leave "
                 "ppo.whole_episodes=false out, or take --learner ppo."
             )
-        learner = learner_for(policy, self.config.ppo, self.config.seed, self.ranks)
+        learner = PPO(policy, self.config.ppo, self.config.seed, self.ranks)
         if self.ranks.size > 1:
             self.ranks.share = learner.share
         return learner
@@ -183,26 +183,22 @@ class Builders:
             self._loaded[name] = self._loaded_opponent(name)
         return self._loaded[name]
 
-    def _loaded_opponent(self, name: str) -> ModelOpponent | EndpointOpponent:
+    def _loaded_opponent(self, name: str) -> ModelOpponent:
         """Another model or an endpoint, which plays as it would by itself: by settings and words of its own."""
         spec = self.config.agent
         agent_class = catalog.find_agent(spec, self.config.env, self.config.observation_ranges)
         shared = ("env", "n_envs", "seed", "device", "threads")
         given = {each: getattr(self.config, each) for each in shared}
         config = evaluated_config(spec, name, given, own=with_own_settings(agent_class, {}))
-        if is_endpoint(name):
-            from llamagym_tui.game.endpoint import Endpoint
-
-            agent = catalog.player(agent_class)
-            history = turns_kept(config.history, agent.history)
-            prompt = agent.get_system_prompt()
-            return EndpointOpponent(Endpoint(name), config.generation, prompt, history)
         builders = Builders(config)
         agent = builders.agent()
-        threads = torch.get_num_threads()
-        loaded = builders.model()
-        set_threads(threads)  # loading takes one, and those of the player were set before
-        other = builders.policy(agent, loaded)
+        if is_endpoint(name):
+            other = builders.endpoint_policy(agent)
+        else:
+            threads = torch.get_num_threads()
+            loaded = builders.model()
+            set_threads(threads)  # loading takes one, and those of the player were set before
+            other = builders.policy(agent, loaded)
         prompt = agent.get_system_prompt() if config.system_prompt is None else config.system_prompt
         return ModelOpponent(other, prompt)
 
@@ -234,36 +230,49 @@ class Builders:
         held_out: bool = True,
         env: Mapping[str, Any] = MappingProxyType({}),
     ) -> EvaluationFinished | None:
-        """Episodes in environments of their own, on seeds that training does not see; the rest is as of `evaluate`.
+        """Play episodes apart from any run, in environments of their own, on seeds that training does not see.
 
         Args:
-            seed: None: the same distance from the run's for each evaluation of the run.
+            seed: of environments and sampling; what is compared has the same. None: the same distance from the run's
+                for each evaluation of the run.
+            system_prompt: None: the agent's own.
+            warn: receives sentences for people.
             held_out: take the agent's `evaluation_kwargs`, as of maps that training does not meet.
             env: further keyword arguments of the environment.
+            ended: receives the episodes; the other arguments, the result and the errors are those of `evaluate`.
         """
+
+        def emit(event: Event) -> None:
+            if isinstance(event, WarningRaised):
+                warn(event.message)
+
         more = dict(agent.evaluation_kwargs if held_out else {})
         more |= env
         if opponent_of(agent) == SELF:
             # Against itself every policy is as good as its opponent.
             more[OPPONENT] = agent.opponents[0]
         agent = with_kwargs(agent, more)
-        return evaluate(
+        rollout = Rollout(
             agent,
             policy,
-            episodes=episodes,
-            greedy=greedy,
-            seed=EVALUATION_SEED + self.config.seed if seed is None else seed,
-            # What is compared with others, on a seed that is given, has the same seeds as those.
-            system_prompt=system_prompt,
-            limit_s=limit_s,
-            should_stop=should_stop,
-            warn=warn,
-            progress=progress,
-            ended=ended,
-            n_envs=self.config.n_envs,
+            n_envs=min(self.config.n_envs, episodes),
             max_turns=self.config.max_turns,
+            batch_turns=1,
+            seed=EVALUATION_SEED + self.config.seed if seed is None else seed,
+            emit=emit,
+            greedy=greedy,
             max_failures=self.config.max_failures,
             opponent=self.opponent(agent, policy),
+        )
+        if system_prompt is not None:
+            rollout.set_system_prompt(system_prompt, 0)
+        return evaluate(
+            rollout,
+            episodes,
+            limit_s=limit_s,
+            should_stop=should_stop,
+            progress=progress,
+            ended=[] if ended is None else ended,
         )
 
     def warm_start(

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 def evaluate(session: SessionBase, command: commands.Evaluate) -> None:
     """Evaluate the present policy under the present prompt, and emit the result."""
-    found = _play(session, command, _present_prompt(session), [])
+    found = _play(session, command)
     if found is not None:
         session.emit(found)
 
@@ -35,7 +35,7 @@ def around_warm_start(session: SessionBase, episodes: int) -> events.EvaluationF
     if not episodes:
         return None
     command = commands.Evaluate(episodes=episodes, greedy=False, limit_s=WARM_START_S)
-    return _play(session, command, _present_prompt(session), [])
+    return _play(session, command)
 
 
 def compare(session: SessionBase, command: commands.ComparePrompts) -> None:
@@ -73,15 +73,11 @@ def compare(session: SessionBase, command: commands.ComparePrompts) -> None:
     )
 
 
-def _present_prompt(session: SessionBase) -> tuple[str, int]:
-    return session.rollout.system_prompt, session.rollout.prompt_version
-
-
 def _play(
     session: SessionBase,
     command: commands.Evaluate,
-    prompt: tuple[str, int],
-    ended: list[EpisodeCounts],
+    prompt: tuple[str, int] | None = None,
+    ended: list[EpisodeCounts] | None = None,
 ) -> events.EvaluationFinished | None:
     """Play apart from the run; None: there is no result, and an event has the reason.
 
@@ -89,10 +85,12 @@ def _play(
     the mean would be another one.
 
     Args:
-        prompt: a system prompt with its version.
+        prompt: a system prompt with its version. None: the present one.
         ended: receives the episodes.
     """
-    system_prompt, version = prompt
+    rollout = session.rollout
+    system_prompt, version = prompt or (rollout.system_prompt, rollout.prompt_version)
+    ended = [] if ended is None else ended
     session.report_episodes()
     before = session.enter("evaluating", _progress(0, command))
     result = None

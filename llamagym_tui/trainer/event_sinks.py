@@ -1,18 +1,36 @@
 """Emits events: stamped here and nowhere else, then given to every sink in turn.
 
-A sink that can take no more is dropped with one warning to the others; a sentence that one returns is a warning.
+A sink that can take no more is dropped with one warning to the others; a sentence that one returns is a warning. The
+`Tracker` is a sink: it sends figures to TensorBoard or Weights & Biases, which write into the run's folder. wandb stays
+offline unless WANDB_MODE says otherwise.
 """
 
 import logging
+import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from llamagym_tui.errors import LlamaGymError, described
-from llamagym_tui.protocol.events import Event, Progressed, Refused, SessionFailed, WarningRaised
+from llamagym_tui.protocol.events import (
+    EpisodesCounted,
+    EvaluationFinished,
+    Event,
+    Progressed,
+    PromptChanged,
+    Refused,
+    RunStarted,
+    SessionFailed,
+    UpdateFinished,
+    WarningRaised,
+)
 from llamagym_tui.runs.event_log import WRITTEN_AGAIN
+from llamagym_tui.settings import RunConfig, flat
 
 PROGRESS_EVERY_S = 0.5
 """Seconds between two progress events of something long."""
@@ -135,3 +153,77 @@ def session_failed(error: Exception, log_path: Path) -> SessionFailed:
     return SessionFailed(
         message=f"The session failed by {described(error)}; {log_path} has the traceback."
     )
+
+
+PROJECT = "llamagym-tui"
+"""The name of the project that wandb files runs under."""
+
+
+class Tracker:
+    """A sink of a session's events; raises OSError if the library fails, so that the session goes on without it."""
+
+    def __init__(self, config: RunConfig) -> None:
+        """Nothing is opened before the first figures, which say how far a resumed run had come."""
+        self._config = config
+        self._writer: Any = None
+        self._update = 0
+        self._turns = 0
+        self._prompt = ""
+
+    def take(self, event: Event) -> None:
+        figures: dict[str, float] = {}
+        match event:
+            case RunStarted() | PromptChanged():
+                self._prompt = f"v{event.prompt_version}: {event.system_prompt}"
+            case EpisodesCounted():
+                self._turns = event.env_steps
+            case UpdateFinished():
+                self._update = event.update
+                figures = {
+                    f"update/{name}": value
+                    for name, value in msgspec.structs.asdict(event.stats).items()
+                }
+            case EvaluationFinished():
+                kind = "greedy" if event.greedy else "sampled"
+                figures[f"evaluation/{kind}_mean_return"] = event.mean_return
+                figures[f"evaluation/{kind}_stderr"] = event.return_stderr
+        finite = {name: value for name, value in figures.items() if math.isfinite(value)}
+        if not finite:
+            return
+        try:
+            self._log(finite)
+        except Exception as error:
+            raise OSError(f"{self._config.track}: {error}") from error
+
+    def close(self) -> None:
+        if self._writer is None:
+            return
+        if self._config.track == "tensorboard":
+            self._writer.close()
+        else:
+            self._writer.finish()
+
+    def _log(self, figures: dict[str, float]) -> None:
+        if self._writer is None:
+            self._writer = self._opened()
+        if self._config.track == "tensorboard":
+            for name, value in figures.items():
+                self._writer.add_scalar(name, value, self._update)
+            self._writer.add_scalar("turns", self._turns, self._update)
+            self._writer.add_text("system prompt", self._prompt, self._update)
+            self._writer.flush()
+        else:
+            counts = {"update": self._update, "turns": self._turns}
+            self._writer.log({**counts, **figures, "system prompt": self._prompt})
+
+    def _opened(self) -> Any:
+        run_dir = Path(self._config.run_dir)
+        if self._config.track == "tensorboard":
+            library = import_module("torch.utils.tensorboard")
+            # What an earlier process logged of updates that are made again is hidden.
+            return library.SummaryWriter(str(run_dir / "tensorboard"), purge_step=self._update)
+        os.environ.setdefault("WANDB_MODE", "offline")
+        wandb = import_module("wandb")
+        return wandb.init(
+            project=PROJECT, name=run_dir.name, dir=str(run_dir), config=flat(self._config)
+        )

@@ -2,7 +2,7 @@
 
 One thread does everything in turn: it handles commands, steps all environments, and updates when a batch is full. So a
 command never meets a half-made step, except a person's at the wheel; whatever lasts long asks if it should end.
-Updates are in `training`, changes of settings in `live_settings`, and episodes apart from the run in `evaluations`.
+Updates and changes of settings are in `training`, episodes apart from the run in `evaluations`.
 """
 
 import logging
@@ -30,13 +30,12 @@ from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.settings import Mode, changed, changes_since, changes_to_restore
 from llamagym_tui.setup import catalog
-from llamagym_tui.trainer import evaluations, live_settings, training
+from llamagym_tui.trainer import evaluations, training
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints, Counters
 from llamagym_tui.trainer.collapse import CollapseMonitor
 from llamagym_tui.trainer.event_sinks import session_failed
-from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
-from llamagym_tui.trainer.probes.inspect_reply import ReplyInspector
+from llamagym_tui.trainer.probes.inspect_reply import ActionProbes, ReplyInspector
 from llamagym_tui.trainer.probes.map_policy import PolicyMapper
 from llamagym_tui.trainer.ranks import started
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounter, Stopwatch
@@ -118,7 +117,6 @@ class Session(SessionBase):
             self.given = replace(self.given, ranks=self._ranks.size)
             self.builders = Builders(self.given, self._ranks)
         builders = self.builders
-        self._exits.callback(builders.close)
         self._loading("loading the model")
         self.agent = builders.agent()
         builders.fetch_model(self._loading)
@@ -135,7 +133,7 @@ class Session(SessionBase):
         self.learner.use_prompt(start.system_prompt)
         if start.seed != self.given.seed:  # other random numbers and episodes from here on
             self.policy.generator.manual_seed(self.given.seed)
-            self.learner.reseed(self.given.seed)
+            self.learner.random.seed(self.given.seed)
         self._loading("making the environments")
         self.rollout = builders.rollout(
             self.agent, self.policy, seed=self.given.seed, emit=self.emit
@@ -153,7 +151,7 @@ class Session(SessionBase):
         self._keep_found()
         self._take_up(start)
         self._is_loaded = True
-        self._describe(start, model=loaded.name, device=str(loaded.device))
+        self._describe(start, loaded.name, str(loaded.device))
         self.enter("rolling_out")
 
     def _loading(self, words: str) -> None:
@@ -209,7 +207,7 @@ class Session(SessionBase):
         restored = changed(self.given, changes_to_restore(self.given, start.changed))
         if restored.n_envs != self.given.n_envs:
             self.rollout.resize(restored.n_envs)
-        live_settings.apply(self, restored)
+        training.apply(self, restored)
         self.policy.plays_at_random = self.given.finds_depth and can_look(self.policy)
         self.begin_batch()
         if start.generation == self.config.generation:
@@ -224,20 +222,17 @@ class Session(SessionBase):
                     f"with its weights, by --model {run_dir}."
                 ) from error
 
-    def _describe(self, start: Counters, *, model: str, device: str) -> None:
+    def _describe(self, start: Counters, model: str, device: str) -> None:
         """Emit what the run is, where it stands, and what may surprise."""
         self.emit(
             events.RunStarted(
                 agent=catalog.agent_name(self.config.agent),
-                env_id=self.agent.env_id,
                 model=model,
                 run_dir=self.config.run_dir,
-                seed=self.config.seed,
                 n_envs=self.config.n_envs,
                 mode=self.config.mode,
                 system_prompt=self.rollout.system_prompt,
                 prompt_version=self.rollout.prompt_version,
-                action_names=list(self.agent.action_names),
                 baselines=dict(self.agent.baselines),
                 return_unit=self.agent.return_unit,
                 device=device,
@@ -429,7 +424,7 @@ class Session(SessionBase):
             case commands.SetSystemPrompt(system_prompt=prompt):
                 self._set_prompt(prompt)
             case commands.ChangeSettings(changes=changes):
-                live_settings.change(self, changes)
+                training.change(self, changes)
             case commands.Evaluate():
                 evaluations.evaluate(self, command)
             case commands.ComparePrompts():

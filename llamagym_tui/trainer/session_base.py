@@ -1,8 +1,13 @@
-"""The parts of a session and where it stands: all that its updates, changes of settings and evaluations work with."""
+"""The parts of a session and where it stands: all that its updates, changes of settings and evaluations work with.
+
+Also its commands: those that were requested and not handled yet, in the order in which they came.
+"""
 
 import contextlib
 import logging
+import queue
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -18,12 +23,47 @@ from llamagym_tui.settings import RunConfig, changes_since
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints, Counters
 from llamagym_tui.trainer.collapse import CollapseMonitor
-from llamagym_tui.trainer.event_sinks import EventEmitter, Sink
-from llamagym_tui.trainer.inbox import CommandQueue, Inbox
+from llamagym_tui.trainer.event_sinks import EventEmitter, Sink, Tracker
 from llamagym_tui.trainer.probes.map_policy import PolicyMapper
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounter, Stopwatch
 from llamagym_tui.trainer.rollout.rollout import Rollout
-from llamagym_tui.trainer.tracker import Tracker
+
+CommandQueue = queue.SimpleQueue[AnyCommand]
+"""A `SimpleQueue`, because a signal handler may put into it."""
+
+
+class Inbox:
+    """Reads, in the session's own thread, a queue that any thread may put into."""
+
+    def __init__(self, command_queue: CommandQueue) -> None:
+        self._queue = command_queue
+        self._waiting: deque[AnyCommand] = deque()
+
+    def take(self, *kinds: type[AnyCommand]) -> AnyCommand | None:
+        """The oldest command or, ahead of others, the oldest of these kinds; None if there is none."""
+        self._collect()
+        found = next(
+            (command for command in self._waiting if not kinds or isinstance(command, kinds)), None
+        )
+        if found is not None:
+            self._waiting.remove(found)
+        return found
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Block until there is a command, or for so long."""
+        if not self._waiting:
+            with contextlib.suppress(queue.Empty):
+                self._waiting.append(self._queue.get(timeout=timeout_s))
+
+    def holds(self, *kinds: type[AnyCommand]) -> bool:
+        """True if a command of these kinds waits; without kinds, if any does."""
+        self._collect()
+        return any(not kinds or isinstance(command, kinds) for command in self._waiting)
+
+    def _collect(self) -> None:
+        while not self._queue.empty():
+            self._waiting.append(self._queue.get())
+
 
 _AFTER: dict[events.Phase, set[events.Phase]] = {
     "loading": {"rolling_out", "stopped", "failed"},

@@ -129,7 +129,7 @@ def line_of(row: Row, width: int) -> Content:
                 if turn_finished.reward:
                     earned = Content.styled(number(turn_finished.reward), ASIDE)
             case EpisodeFinished() as finished:
-                earned = Content.styled(*_result(finished.episode_return))
+                earned = Content.styled(*return_text(finished.episode_return))
             case _:
                 pass
     room = width - GUTTER - earned.cell_length - (2 if earned else 0)
@@ -157,15 +157,10 @@ def _action_on_line(turn: TurnFinished) -> Content:
 # In full
 
 
-class Piece(NamedTuple):
-    text: str
-    style: str
-
-
 class Paragraph(NamedTuple):
     label: str
     """Who speaks; empty for a notice."""
-    pieces: tuple[Piece, ...]
+    text: Content
     label_style: str = ASIDE
 
 
@@ -180,9 +175,8 @@ def typeset(parts: Iterable[Paragraph], width: int) -> Content:
     """Paragraphs, wrapped beside their labels."""
     lines = []
     for paragraph in parts:
-        pieces = [Content.styled(piece.text, piece.style) for piece in paragraph.pieces]
         label = Content.styled(f"{paragraph.label:<{GUTTER}}", paragraph.label_style)
-        for wrapped in Content("").join(pieces).wrap(max(1, width - GUTTER)):
+        for wrapped in paragraph.text.wrap(max(1, width - GUTTER)):
             lines.append(label + wrapped)
             label = Content(" " * GUTTER)
     return Content("\n").join(lines)
@@ -194,78 +188,77 @@ def paragraphs(fact: Fact, *, by_person: bool = False) -> list[Paragraph]:
             heading = f"{fact.episode:,}"
             if not by_person:
                 heading += f" · {fact.mode} · prompt v{fact.prompt_version}"
-            return [
-                Paragraph("episode", (Piece(heading, ASIDE),)),
-                Paragraph("system", (Piece(literal(fact.system_prompt) or "(none)", ASIDE),)),
-            ]
+            return [aside("episode", heading), aside("system", fact.system_prompt or "(none)")]
         case ObservationShown():
-            shown = Paragraph("env", (Piece(literal(fact.text), "$foreground"),))
-            return [*_left_out(fact), shown]
+            shown = Paragraph("env", Content(literal(fact.text)))
+            if not fact.left_out:
+                return [shown]
+            turns = counted(fact.left_out, "turn")
+            return [_notice(f"The prompt leaves out the oldest {turns} of the episode."), shown]
         case ReplySoFar():
             speaker = "you" if by_person or fact.by_person else "agent"
             return [Paragraph(speaker, _said(fact), f"bold {MODEL}")]
         case ActionsProbed():
-            return [_probed(fact)]
+            return [Paragraph("policy", _probed(fact))]
         case TurnFinished():
             return [_action(fact), *_replaced(fact)]
         case EpisodeFinished():
-            result, style = _result(fact.episode_return)
+            result, style = return_text(fact.episode_return)
             length = f" · {counted(fact.length, 'turn')}, {fact.end}"
-            return [Paragraph("return", (Piece(result, style), Piece(length, ASIDE)), style)]
+            text = Content.assemble((result, style), (length, ASIDE))
+            return [Paragraph("return", text, style)]
         case Notice():
-            return [Paragraph("", (Piece(literal(fact.text), NOTICE),))]
+            return [_notice(fact.text)]
         case _:
             assert_never(fact)
 
 
-def _said(reply: ReplySoFar) -> tuple[Piece, ...]:
+def aside(label: str, text: str) -> Paragraph:
+    """Words that are less important than the play."""
+    return Paragraph(label, Content.styled(literal(text), ASIDE))
+
+
+def _notice(text: str) -> Paragraph:
+    return Paragraph("", Content.styled(literal(text), NOTICE))
+
+
+def _said(reply: ReplySoFar) -> Content:
     """A reply, its reason apart from its action; a thought that has ended is one dim word."""
     thought, reason, action = (literal(part) for part in parted(reply.text))
-    pieces = []
+    before = thought + reason
     if thought and reply.done:
-        pieces.append(Piece("[thought] ", ASIDE))
         reason, action = (reason.lstrip(), action) if reason.strip() else ("", action.lstrip())
-    elif thought:
-        pieces.append(Piece(thought, ASIDE))
-    if reason:
-        pieces.append(Piece(reason, ASIDE))
+        before = f"[thought] {reason}"
     ending = "" if reply.done else "▌"
-    pieces.append(Piece(action + ending, f"bold {MODEL}" if pieces else MODEL))
-    return tuple(pieces)
+    return Content.assemble(
+        (before, ASIDE), (action + ending, f"bold {MODEL}" if before else MODEL)
+    )
 
 
-def _left_out(shown: ObservationShown) -> list[Paragraph]:
-    """The number of turns that no longer fit into the prompt."""
-    if not shown.left_out:
-        return []
-    left_out = f"The prompt leaves out the oldest {counted(shown.left_out, 'turn')} of the episode."
-    return [Paragraph("", (Piece(left_out, NOTICE),))]
-
-
-def _probed(probed: ActionsProbed) -> Paragraph:
+def _probed(probed: ActionsProbed) -> Content:
     """The most probable actions with bars."""
-    pieces: list[Piece] = []
     ranked = sorted(zip(probed.shares, probed.names, strict=True), key=lambda pair: -pair[0])
+    shown = Content("")
     for probability, name in ranked[:MOST_ACTIONS]:
-        pieces.append(Piece(f"{one_line(name)} {share(probability, 0)} ", "$foreground"))
-        pieces.append(Piece(f"{bar(probability)}  ", MODEL))
+        words = f"{one_line(name)} {share(probability, 0)} "
+        shown += Content.assemble(words, (f"{bar(probability)}  ", MODEL))
     if len(ranked) > MOST_ACTIONS:
-        pieces.append(Piece(f"{len(ranked) - MOST_ACTIONS} more actions  ", ASIDE))
+        shown += Content.styled(f"{len(ranked) - MOST_ACTIONS} more actions  ", ASIDE)
     rest = 1 - sum(probed.shares)
     if rest >= LEAST_REST:
-        pieces.append(Piece(f"other replies {share(rest, 0)}", ASIDE))
-    return Paragraph("policy", tuple(pieces))
+        shown += Content.styled(f"other replies {share(rest, 0)}", ASIDE)
+    return shown
 
 
 def _action(turn: TurnFinished) -> Paragraph:
     how = HOW_READ[turn.how] + (", refused by the environment" if turn.is_refused else "")
     style = WARNING if turn.names_none else ASIDE
-    pieces = (
-        Piece(one_line(turn.action_name), BOLD),
-        Piece(f" · {how}", style),
-        Piece(f" · reward {number(turn.reward)}", ASIDE),
+    text = Content.assemble(
+        (one_line(turn.action_name), BOLD),
+        (f" · {how}", style),
+        (f" · reward {number(turn.reward)}", ASIDE),
     )
-    return Paragraph("action", pieces, style)
+    return Paragraph("action", text, style)
 
 
 def _replaced(turn: TurnFinished) -> list[Paragraph]:
@@ -273,11 +266,10 @@ def _replaced(turn: TurnFinished) -> list[Paragraph]:
     if turn.replaced is None:
         return []
     action = one_line(turn.replaced_action) or "no action in it"
-    said = f"the agent: {literal(turn.replaced)} · {action}"
-    return [Paragraph("instead", (Piece(said, ASIDE),))]
+    return [aside("instead", f"the agent: {turn.replaced} · {action}")]
 
 
-def _result(episode_return: float) -> tuple[str, str]:
+def return_text(episode_return: float) -> tuple[str, str]:
     """A return with its sign as a glyph, and its style."""
     if episode_return > 0:
         return f"▲ {number(episode_return)}", "bold $text-success"

@@ -63,13 +63,10 @@ class ConversationView(ScrollView, can_focus=True):
     following = var(True)
     """True while the newest turn is kept in view."""
 
-    def __init__(
-        self, *, by_person: bool = False, placeholder: str = "", id: str | None = None
-    ) -> None:
+    def __init__(self, *, id: str, by_person: bool = False) -> None:
         """`by_person`: a person speaks in the agent's place."""
         super().__init__(id=id)
         self.by_person = by_person
-        self.set_reactive(ConversationView.placeholder, placeholder)
         self.entries: Sequence[Entry] = ()
         self.rows: list[Row] = []
         self._strips: LRUCache[int, tuple[Row, Strip]] = LRUCache(256)
@@ -236,10 +233,10 @@ class TurnInFull(VerticalScroll, can_focus=False):
 class ConversationPane(Vertical):
     """The list of turns with a turn in full, and a hint for the keys."""
 
-    def __init__(self, view: ConversationView, *, id: str | None = None) -> None:
+    def __init__(self, view: ConversationView) -> None:
         self._view = view
         self._hint = Static(classes="hint", markup=False)
-        super().__init__(view, self._hint, TurnInFull(view), id=id)
+        super().__init__(view, self._hint, TurnInFull(view), id="conversation-pane")
 
     def on_mount(self) -> None:
         self.watch(self._view, "following", self._show_hint)

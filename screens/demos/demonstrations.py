@@ -1,6 +1,7 @@
 """The demonstrations of an agent: the episodes of its file, and the chosen one in full."""
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Container, VerticalScroll
 from textual.content import Content
-from textual.screen import Screen
+from textual.events import Resize
 from textual.widgets import DataTable, Static
 
 from llamagym_tui.demos import files as demo_files
@@ -19,11 +20,11 @@ from llamagym_tui.demos.faults import faults
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.literal import literal, one_line
-from llamagym_tui.screens.conversation.turns import Paragraph, Piece, typeset
+from llamagym_tui.screens.conversation.turns import Paragraph, aside, typeset
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog
-from llamagym_tui.screens.widgets.fitted import TooSmall
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
-from llamagym_tui.screens.widgets.look import ASIDE
+from llamagym_tui.screens.widgets.frame import HELP_KEY, Fitted
+from llamagym_tui.screens.widgets.key_bar import key_of
+from llamagym_tui.screens.widgets.look import ASIDE, heading
 from llamagym_tui.screens.widgets.numbers import number
 from llamagym_tui.state.returns import counted
 from llamagym_tui.state.transcript import clipped
@@ -53,7 +54,7 @@ class EpisodeRow(NamedTuple):
         return [Text(one_line(text)) for text in texts]
 
 
-class DemonstrationsScreen(Screen[None]):
+class DemonstrationsScreen(Fitted[None]):
     CSS_PATH = "demonstrations.tcss"
     BINDING_GROUP_TITLE = "Demonstrations"
     BINDINGS = [
@@ -71,9 +72,7 @@ class DemonstrationsScreen(Screen[None]):
             tooltip="Train the model on demonstrations.",
             id="demos.train",
         ),
-        Binding(
-            "question_mark", "app.help", "Help", tooltip="What the keys do.", id="help", show=False
-        ),
+        HELP_KEY,
         Binding("escape,q", "dismiss", "Back", tooltip="Back.", id="demos.leave"),
     ]
 
@@ -87,15 +86,13 @@ class DemonstrationsScreen(Screen[None]):
         self._fault = ""
         self._loaded = False
 
-    def compose(self) -> ComposeResult:
-        yield TooSmall()
+    def body(self) -> ComposeResult:
         yield Static(id="demos-header", markup=False)
         with Container(id="demos-body"):
             yield DataTable[Text](id="episodes", cursor_type="row")
             with VerticalScroll(id="episode"):
                 yield Static(id="episode-text", markup=False)
         yield Static(id="demos-status", markup=False)
-        yield KeyBar()
 
     def on_mount(self) -> None:
         self.query_one(DataTable).add_columns(*COLUMNS)
@@ -161,11 +158,8 @@ class DemonstrationsScreen(Screen[None]):
         faulty = f" · {FAULTY} {count:,} faulty" if count else ""
         returns = [row.demo.episode_return for row in self._rows if row.demo is not None]
         mean = f" · mean return {number(sum(returns) / len(returns), 3)}" if returns else ""
-        return Content.assemble(
-            (" DEMONSTRATIONS ", "bold $background on $accent"),
-            (f" {one_line(self._title)}", "bold"),
-            (f" · {counted(len(self._rows), 'episode')}{mean}{faulty}", ASIDE),
-        )
+        rest = f" · {counted(len(self._rows), 'episode')}{mean}{faulty}"
+        return heading("DEMONSTRATIONS", one_line(self._title), rest)
 
     def _nothing(self) -> str:
         if not self._loaded:
@@ -177,7 +171,7 @@ class DemonstrationsScreen(Screen[None]):
         self._draw_episode()
         self.query_one("#episode", VerticalScroll).scroll_home(animate=False)
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: Resize) -> None:
         self.call_after_refresh(self._draw_episode)
 
     def _draw_episode(self) -> None:
@@ -205,36 +199,37 @@ def read_rows(path: Path, agent: AgentBase) -> list[EpisodeRow]:
 def episode_text(row: EpisodeRow, agent: AgentBase, width: int) -> Content:
     """The faults of an episode and its conversation, wrapped beside the labels."""
     parts = [
-        Paragraph(FAULTY, (Piece(one_line(fault), "$text-error"),), "$text-error")
+        Paragraph(FAULTY, Content.styled(one_line(fault), "$text-error"), "$text-error")
         for fault in row.faults
     ]
-    demo = row.demo
-    if demo is None:
-        text = literal(clipped(row.content.decode("utf-8", "replace")))
-        return typeset([*parts, Paragraph("", (Piece(text, ""),))], width)
+    if row.demo is None:
+        text = clipped(row.content.decode("utf-8", "replace"))
+        parts.append(Paragraph("", Content(literal(text))))
+    else:
+        parts += _conversation(row.line, row.demo, agent)
+    return typeset(parts, width)
+
+
+def _conversation(line: int, demo: Demonstration, agent: AgentBase) -> Iterator[Paragraph]:
     model = f" ({demo.model})" if demo.model else ""
     seed = "" if demo.seed is None else f" · seed {demo.seed}"
-    heading = one_line(f"line {row.line:,} · {demo.source}{model} · {demo.recorded_at}{seed}")
-    parts.append(Paragraph("", (Piece(heading, ASIDE),)))
+    yield aside("", one_line(f"line {line:,} · {demo.source}{model} · {demo.recorded_at}{seed}"))
     turn = 0
     for message in demo.messages[:MAX_MESSAGES]:
-        said = (Piece(literal(clipped(message["content"])), ""),)
+        said = Content(literal(clipped(message["content"])))
         if message["role"] != "assistant":
-            parts.append(Paragraph(SPEAKERS[message["role"]], said))
+            yield Paragraph(SPEAKERS[message["role"]], said)
             continue
         by_person = demo.source == "human" or turn in demo.replaced_replies
-        parts.append(Paragraph("you" if by_person else "agent", said, "bold $primary"))
+        yield Paragraph("you" if by_person else "agent", said, "bold $primary")
         if turn < min(len(demo.actions), len(demo.rewards)):
             name = one_line(agent.action_name(demo.actions[turn]))
-            reward = Piece(f" · reward {number(demo.rewards[turn])}", ASIDE)
-            parts.append(Paragraph("action", (Piece(name, "bold"), reward)))
+            reward = (f" · reward {number(demo.rewards[turn])}", ASIDE)
+            yield Paragraph("action", Content.assemble((name, "bold"), reward))
         if turn in demo.replaced_replies:
-            text = f"the agent: {literal(clipped(demo.replaced_replies[turn]))}"
-            parts.append(Paragraph("instead", (Piece(text, ASIDE),)))
+            yield aside("instead", f"the agent: {clipped(demo.replaced_replies[turn])}")
         turn += 1
     if len(demo.messages) > MAX_MESSAGES:
-        more = f"… {len(demo.messages) - MAX_MESSAGES:,} more messages"
-        parts.append(Paragraph("", (Piece(more, ASIDE),)))
+        yield aside("", f"… {len(demo.messages) - MAX_MESSAGES:,} more messages")
     result = f"{number(demo.episode_return)} · {one_line(demo.end)}"
-    parts.append(Paragraph("return", (Piece(result, "bold"),), "bold"))
-    return typeset(parts, width)
+    yield Paragraph("return", Content.styled(result, "bold"), "bold")

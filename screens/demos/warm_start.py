@@ -1,39 +1,84 @@
 """The warm start: a choice of demonstrations, and its progress. It goes on when the dialog is closed."""
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
+from typing import Literal, NamedTuple
 
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from llamagym_tui.demos.training_data import doubts, fact_lines
+from llamagym_tui.demos.training_data import (
+    doubts,
+    fact_lines,
+    shipped,
+    training_data,
+    training_facts,
+)
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import CancelWarmStart, WarmStart
 from llamagym_tui.protocol.events import DemonstrationsRead
 from llamagym_tui.protocol.literal import literal, one_line
-from llamagym_tui.screens.demos.recording import Method, Offer
-from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.dialogs import CautiousDialog, ConfirmDialog
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
+from llamagym_tui.screens.widgets.dialogs import CautiousDialog, ConfirmDialog, Dialog
+from llamagym_tui.screens.widgets.frame import CommandAsked, OfRun
+from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.look import ASIDE
-from llamagym_tui.screens.widgets.numbers import plain, spark
+from llamagym_tui.screens.widgets.numbers import number, plain, spark
+from llamagym_tui.setup.run_agent import RunAgent
+from llamagym_tui.state.returns import counted
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.texts import comparison_text
 from llamagym_tui.state.texts import warm_start_text as finished_text
 
+Method = Literal["sft", "dpo"]
 METHODS: dict[Method, str] = {
     "sft": "imitate every reply (SFT)",
     "dpo": "prefer a person's reply over the model's (DPO)",
 }
 CURVE = 60
 """Cells of the loss curve at most."""
+
+
+class Offer(NamedTuple):
+    """A file of demonstrations, and a way to train on it."""
+
+    title: str
+    facts: DemonstrationsRead | None
+    """None if it cannot be trained on."""
+    method: Method = "sft"
+    """Imitate the replies, or prefer a person's over the model's."""
+    fault: str = ""
+    """The reason why it cannot be trained on; empty if it can."""
+
+
+def offers(agent: RunAgent, system_prompt: str) -> list[Offer]:
+    """The files for a warm start, each checked as a whole; this may take a moment."""
+    places = [
+        (agent.demos_path(), "recorded by you"),
+        (shipped(agent.agent), "shipped with the agent"),
+    ]
+    found = []
+    for path, title in places:
+        if path is None or not path.is_file():
+            continue
+        try:
+            data = training_data(agent.agent, path)
+        except LlamaGymError as error:
+            found.append(Offer(title, None, fault=str(error)))
+            continue
+        facts = training_facts(data, agent.agent, system_prompt)
+        returns = [demo.episode_return for demo in data.demonstrations]
+        mean = number(sum(returns) / len(returns), 3)
+        episodes = f"{title}: {counted(facts.episodes, 'episode')}, mean return {mean}"
+        found.append(Offer(episodes, facts))
+        if facts.preferences:
+            pairs = f"{title}: {counted(facts.preferences, 'preference pair')}"
+            found.append(Offer(pairs, facts, "dpo"))
+    return found
 
 
 def warm_start_text(state: RunState, width: int) -> Content:
@@ -73,6 +118,8 @@ def question(facts: DemonstrationsRead, method: Method) -> Content:
     figures = {"file": facts.path, "method": METHODS[method]}
     if method == "sft":
         figures |= fact_lines(facts)
+    else:
+        figures["pairs"] = f"{facts.preferences:,}"
     lines = [
         Content.assemble((f"{name:<11}", ASIDE), one_line(text)) for name, text in figures.items()
     ]
@@ -98,8 +145,10 @@ class OfferList(OptionList):
     ]
 
 
-class WarmStartDialog(ModalScreen[None]):
-    CSS_PATH = ["../widgets/dialogs.tcss", "warm_start.tcss"]
+class WarmStartDialog(OfRun, Dialog[None]):
+    CSS_PATH = "warm_start.tcss"
+    FRAME = VerticalScroll
+    heading = "warm start"
     BINDING_GROUP_TITLE = "Warm start"
     BINDINGS = [
         Binding(
@@ -119,30 +168,25 @@ class WarmStartDialog(ModalScreen[None]):
         ),
     ]
 
-    def __init__(self, state: RunState, offers: Callable[[], list[Offer]]) -> None:
-        """`offers` reads and checks the files; it is called in a thread."""
-        super().__init__()
-        self._state = state
-        self._find_offers = offers
+    def __init__(self, state: RunState, agent: RunAgent) -> None:
+        super().__init__(state)
+        self._agent = agent
         self._offers: list[Offer] = []
 
-    def compose(self) -> ComposeResult:
-        with VerticalScroll(classes="dialog") as frame:
-            frame.border_title = "warm start"
-            yield Static("reading and checking the demonstrations …", id="no-offers", markup=False)
-            yield OfferList(id="offers", markup=False)
-            yield Static(id="warm-start-state", markup=False)
-        yield KeyBar()
+    def body(self) -> ComposeResult:
+        yield Static("reading and checking the demonstrations …", id="no-offers", markup=False)
+        yield OfferList(id="offers", markup=False)
+        yield Static(id="warm-start-state", markup=False)
 
     def on_mount(self) -> None:
-        self.show(self._state)
         self._read_offers()
 
     @work(exclusive=True)
     async def _read_offers(self) -> None:
         none = self.query_one("#no-offers", Static)
         try:
-            self._offers = await asyncio.to_thread(self._find_offers)
+            prompt = self._state.system_prompt or ""
+            self._offers = await asyncio.to_thread(offers, self._agent, prompt)
         except LlamaGymError as error:
             none.update(Content.styled(literal(str(error)), "$text-error"))
             return
@@ -161,10 +205,10 @@ class WarmStartDialog(ModalScreen[None]):
         if not self.is_mounted or self not in self.app.screen_stack:
             return  # It opens, or it was left while a thread was at work.
         width = max(20, self.query_one(VerticalScroll).content_size.width)
-        offers = self.query_one(OfferList)
-        offers.display = not state.is_warm_starting and bool(self._offers)
-        if offers.display:
-            offers.focus()
+        choices = self.query_one(OfferList)
+        choices.display = not state.is_warm_starting and bool(self._offers)
+        if choices.display:
+            choices.focus()
         stage = warm_start_text(state, width)
         if state.failure:
             again = f"{key_of(self.app, 'restart', 'r')} starts the trainer again."
@@ -183,10 +227,8 @@ class WarmStartDialog(ModalScreen[None]):
     @on(OptionList.OptionSelected)
     def _begin(self, event: OptionList.OptionSelected) -> None:
         """Ask before the training; where there are doubts, enter means no."""
-        facts, method = (
-            self._offers[event.option_index].facts,
-            self._offers[event.option_index].method,
-        )
+        offer = self._offers[event.option_index]
+        facts, method = offer.facts, offer.method
         if facts is None or not self._state.live or self._state.run is None:
             return
         asked = CommandAsked(WarmStart(sft_data=facts.path, method=method, episodes=EPISODES))

@@ -9,15 +9,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import DataTable, Static
 
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.past_runs.run_table import RunRow, played_text, short_return
 from llamagym_tui.screens.widgets.chart import Curve, Drawing, Plot, baseline_levels
-from llamagym_tui.screens.widgets.fitted import TooSmall
-from llamagym_tui.screens.widgets.key_bar import KeyBar
-from llamagym_tui.screens.widgets.look import ASIDE
+from llamagym_tui.screens.widgets.frame import HELP_KEY, Fitted
+from llamagym_tui.screens.widgets.look import ASIDE, heading
 from llamagym_tui.state.returns import evaluated_return, thinned
 from llamagym_tui.state.run_summary import differences
 
@@ -25,37 +23,32 @@ COLORS = ("primary", "warning", "success", "error", "accent", "foreground")
 """The theme's colours for the curves, in turn."""
 
 
-class CompareScreen(Screen[None]):
+class CompareScreen(Fitted[None]):
     CSS_PATH = "compare.tcss"
     BINDING_GROUP_TITLE = "Compare"
     BINDINGS = [
-        Binding(
-            "question_mark", "app.help", "Help", tooltip="What the keys do.", id="help", show=False
-        ),
+        HELP_KEY,
         Binding("escape,q", "dismiss", "Back", tooltip="Back to the runs.", id="compare.leave"),
     ]
 
     def __init__(self, compared: Sequence[RunRow]) -> None:
         super().__init__()
         self._rows = compared
-        self._names = [f"{ascii_uppercase[at % 26]}" for at in range(len(compared))]
+        self._names = [ascii_uppercase[at % 26] for at in range(len(compared))]
         self._colors = [COLORS[at % len(COLORS)] for at in range(len(compared))]
         self._front = 0
         """The run whose curve is drawn above the others."""
 
-    def compose(self) -> ComposeResult:
-        yield TooSmall()
+    def body(self) -> ComposeResult:
         first = self._rows[0]
         unit = f" in {one_line(first.known.return_unit)}" if first.known.return_unit else ""
-        title = (f" mean return of {one_line(first.game)}{unit}", ASIDE)
-        header = Content.assemble((" COMPARE ", "bold $background on $accent"), title)
-        yield Static(header, id="compare-header", markup=False)
+        title = heading("COMPARE", "", f" mean return of {one_line(first.game)}{unit}")
+        yield Static(title, id="compare-header", markup=False)
         yield Plot("No run has an episode yet.", id="compare-chart")
         yield DataTable[Text](id="compare-runs", cursor_type="row")
         with VerticalScroll(id="compare-facts"):
             text = Content("\n").join(self._settings_lines())
             yield Static(text, id="compare-settings", markup=False)
-        yield KeyBar()
 
     def on_mount(self) -> None:
         table = self.query_one(DataTable)
@@ -87,12 +80,10 @@ class CompareScreen(Screen[None]):
         if not any(curve.points for curve in curves):
             return None
         curves.append(curves.pop(self._front))
-        known = self._rows[0].known.baselines
         return Drawing(
             curves,
-            levels=baseline_levels(known),
+            levels=baseline_levels(self._rows[0].known.baselines),
             marks=[start for row in self._rows if (start := row.known.returns.start)],
-            fitted=[*known.values()],
             left=0.0,
         )
 

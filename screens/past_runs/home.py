@@ -1,4 +1,7 @@
-"""Home: an agent to play, a model to play with, and the past runs. Beside an open run it shows the past runs alone."""
+"""Home: an agent to play, a model to play with, and the past runs. Beside an open run it shows the past runs alone.
+
+A past run can be branched: a new run begins from one of its checkpoints.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -15,18 +18,22 @@ from textual.message import Message
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.literal import one_line
+from llamagym_tui.runs.branch import kept_updates
 from llamagym_tui.runs.model_registry import BUNDLED, ENTRIES, is_here, size_in_words
 from llamagym_tui.runs.run_store import is_held
 from llamagym_tui.screens.past_runs.compare import CompareScreen
 from llamagym_tui.screens.past_runs.run_table import RunRow, RunTable, played_text
-from llamagym_tui.screens.widgets.dialogs import CautiousDialog
+from llamagym_tui.screens.widgets.dialogs import CautiousDialog, Dialog
 from llamagym_tui.screens.widgets.fields import SentenceInput
-from llamagym_tui.screens.widgets.fitted import Fitted, TooSmall
-from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.frame import HELP_KEY, Fitted
 from llamagym_tui.screens.widgets.look import ASIDE
+from llamagym_tui.settings import RunConfig
+from llamagym_tui.settings.typed import assigned
 from llamagym_tui.setup.catalog import missing
+from llamagym_tui.setup.run_config import run_config
 from llamagym_tui.state.returns import evaluated_return, with_unit
 from llamagym_tui.user_files import discard, runs_dir
 
@@ -92,14 +99,7 @@ class HomeScreen(Fitted[None]):
             tooltip="Type ./file.py or a Gymnasium id.",
             id="home.other",
         ),
-        Binding(
-            "question_mark",
-            "app.help",
-            "Help",
-            tooltip="What the keys do.",
-            id="home.help",
-            key_display="?",
-        ),
+        HELP_KEY,
         Binding("escape", "back", "Back", tooltip="To the first list, or back.", id="home.back"),
         Binding("q", "quit", "Quit", tooltip="Leave.", id="home.quit"),
     ]
@@ -118,8 +118,7 @@ class HomeScreen(Fitted[None]):
         self.here: dict[str, bool] = {}
         """True for a model on this machine; empty until that is known."""
 
-    def compose(self) -> ComposeResult:
-        yield TooSmall()
+    def body(self) -> ComposeResult:
         title = Content.assemble(
             (" llamagym-tui ", "bold $background on $primary"), " a language model learns to play"
         )
@@ -137,9 +136,8 @@ class HomeScreen(Fitted[None]):
         with Vertical(id="home-runs") as frame:
             frame.border_title = "runs"
             yield Static("looking for runs …", id="no-runs", markup=False)
-            yield RunTable(id="runs", run_is_open=self._run_is_open)
+            yield RunTable(run_is_open=self._run_is_open)
             yield Static(id="runs-chosen", markup=False)
-        yield KeyBar()
 
     def on_mount(self) -> None:
         self._first_list.focus()
@@ -307,3 +305,44 @@ def chosen_text(row: RunRow) -> str:
             parts.append(f"evaluated {text} ({how})")
     parts += [row.info.standing, str(row.info.run_dir)]
     return one_line(" · ".join(filter(None, parts)))
+
+
+class BranchDialog(Dialog[RunConfig | None]):
+    """A new run from a checkpoint of a past one; dismissed with its settings, or with None."""
+
+    BINDING_GROUP_TITLE = "What if"
+    BINDINGS = [
+        Binding("enter", "branch", "Begin", tooltip="Begin another run from there.", priority=True),
+        Binding("tab", "app.focus_next", "Next field", tooltip="To the next field."),
+        Binding("escape", "dismiss", "Close", tooltip="Back to the runs."),
+    ]
+
+    def __init__(self, run_dir: Path) -> None:
+        super().__init__()
+        self.heading = f"what if: a branch of {one_line(run_dir.name)}"
+        self._run_dir = run_dir
+        self._kept = list(map(str, kept_updates(run_dir)))
+
+    def body(self) -> ComposeResult:
+        yield Static(f"begin after update ({', '.join(self._kept)})", markup=False)
+        yield SentenceInput(self._kept[-1])
+        yield Static("settings to change, for example ppo.lr=1e-3 seed=1", markup=False)
+        yield SentenceInput()
+        yield Static("a new prompt", markup=False)
+        yield SentenceInput()
+
+    def action_branch(self) -> None:
+        update, settings, prompt = (field.value.strip() for field in self.query(SentenceInput))
+        if update not in self._kept:
+            self.notify(
+                f"There is no checkpoint after update {update!r}; choose {' or '.join(self._kept)}.",
+                severity="error",
+            )
+            return
+        try:
+            given = assigned(settings.split()) | {"parent": f"{self._run_dir}@{update}"}
+            if prompt:
+                given["system_prompt"] = prompt
+            self.dismiss(run_config(None, given))
+        except LlamaGymError as error:  # what is typed stays
+            self.notify(str(error), severity="error")

@@ -142,9 +142,9 @@ class RunTable(DataTable[Text]):
     class Changed(Message):
         """Posted when the rows, their marks or the cursor change."""
 
-    def __init__(self, *, run_is_open: bool = False, id: str | None = None) -> None:
+    def __init__(self, *, run_is_open: bool) -> None:
         """While a run is open, none can be replayed or resumed."""
-        super().__init__(id=id, cursor_type="row", zebra_stripes=False, cell_padding=1)
+        super().__init__(id="runs", cursor_type="row", zebra_stripes=False, cell_padding=1)
         self._run_is_open = run_is_open
         self.shown: list[RunRow] = []
         self.marked: list[str] = []

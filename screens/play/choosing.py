@@ -8,15 +8,13 @@ from collections.abc import Sequence
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.events import Key
-from textual.screen import Screen
 from textual.style import Style
 from textual.widgets import Static
 
 from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.view import ConversationView, TurnInFull
-from llamagym_tui.screens.widgets.fitted import TooSmall
-from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.frame import Fitted, OfRun
 from llamagym_tui.screens.widgets.look import ASIDE
 
 KEY = "bold reverse"
@@ -29,15 +27,14 @@ ARROWS = {
 """The names of the actions that an arrow key takes."""
 
 
-class ChoosingScreen(Screen[None]):
+class ChoosingScreen(OfRun, Fitted[None]):
     """Header, state, conversation, the actions on their keys, and some lines below them."""
 
     CSS_PATH = "choosing.tcss"
     BY_PERSON = False
     """True if a person speaks in the agent's place throughout."""
 
-    def compose(self) -> ComposeResult:
-        yield TooSmall()
+    def body(self) -> ComposeResult:
         yield Static(id="play-header", markup=False)
         yield Static(id="play-drawing", markup=False)
         conversation = ConversationView(id="play-conversation", by_person=self.BY_PERSON)
@@ -46,7 +43,6 @@ class ChoosingScreen(Screen[None]):
         yield TurnInFull(conversation)
         yield Static(id="play-choices", markup=False)
         yield Static(id="play-notes", markup=False)
-        yield KeyBar()
 
     @property
     def choices(self) -> Sequence[OfferedAction]:

@@ -1,31 +1,37 @@
-"""A table for a person, who plays episodes that become demonstrations, alone or against the model."""
+"""A table at which a person plays, alone or against the model, or a seat of a class; and what records the episodes."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from zlib import crc32
 
+from msgspec.structs import replace
 from textual import work
 from textual.binding import Binding
 from textual.content import Content
 from textual.widgets import Static
 
+from llamagym_tui.demos.demonstration import Demonstration
+from llamagym_tui.demos.files import DemoWriter
 from llamagym_tui.demos.human_game import MATCH, HumanGame, MatchAgainstModel
 from llamagym_tui.errors import LlamaGymError, UsageError
 from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.protocol.commands import ProbeActions
-from llamagym_tui.protocol.events import ConversationProbed
+from llamagym_tui.protocol.events import ConversationProbed, EpisodeCorrected
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.choosing import KEY, ChoosingScreen, choices_row
-from llamagym_tui.screens.play.classroom import ahead_of
-from llamagym_tui.screens.widgets.command_asked import CommandAsked
+from llamagym_tui.screens.play.classroom import Classroom, ahead_of
+from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
+from llamagym_tui.screens.widgets.frame import HELP_KEY, CommandAsked
 from llamagym_tui.screens.widgets.key_bar import key_of
-from llamagym_tui.screens.widgets.look import ASIDE, drawing_content
+from llamagym_tui.screens.widgets.look import ASIDE, drawing_content, heading
 from llamagym_tui.screens.widgets.numbers import number
+from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.prompts import played_by
 from llamagym_tui.state.returns import counted, mean_return, signed
-from llamagym_tui.state.run import RunState
+from llamagym_tui.state.run import RunState, initial_state
 from llamagym_tui.state.texts import difference_text
 
 
@@ -101,9 +107,7 @@ class HumanTableScreen(ChoosingScreen):
             id="table.next",
             priority=True,
         ),
-        Binding(
-            "question_mark", "app.help", "Help", tooltip="What the keys do.", id="help", show=False
-        ),
+        HELP_KEY,
         Binding(
             "escape",
             "leave",
@@ -114,15 +118,13 @@ class HumanTableScreen(ChoosingScreen):
     ]
 
     def __init__(self, game: HumanGame, title: str, state: RunState) -> None:
-        super().__init__()
+        super().__init__(state)
         self._game = game
         self._title = title
-        self._state = state
         self._fault = ""
         self._opened = False
 
     def on_mount(self) -> None:
-        self.draw()
         self._open()
 
     def show(self, state: RunState) -> None:
@@ -212,11 +214,7 @@ class HumanTableScreen(ChoosingScreen):
         drawing = self.query_one("#play-drawing", Static)
         drawing.display = bool(game.drawing.text)
         drawing.update(drawing_content(self.app, *game.drawing))
-        header = Content.assemble(
-            (" YOU PLAY ", "bold $background on $accent"),
-            (f" {one_line(self._title)}", "bold"),
-            (f" · {self.ABOUT}", ASIDE),
-        )
+        header = heading("YOU PLAY", one_line(self._title), f" · {self.ABOUT}")
         notes = [score_text(game, self._state), saved_text(game, self._fault)]
         self.draw_play(header, *self._actions(), notes)
 
@@ -234,3 +232,85 @@ class HumanTableScreen(ChoosingScreen):
         result = f"The episode is over: return {number(game.score)}.  " if game.returns else ""
         key = key_of(self.app, "table.next", "enter")
         return Content.assemble((result, "bold"), (f" {key} ", KEY), f" {self.next_words}"), ""
+
+
+class SeatScreen(HumanTableScreen):
+    ABOUT = "each episode counts as it is played; the model has played the same ones"
+    BINDING_GROUP_TITLE = "Seat"
+
+    def __init__(self, game: HumanGame, title: str, classroom: Classroom, seat: int) -> None:
+        """A seat, with the episodes that were played at it; the class has the model's part of the match."""
+        record = classroom.record
+        state = replace(initial_state(record.config), match=record.match)
+        super().__init__(game, f"{title} · seat {seat}", state)
+        self._match = classroom.match_of(seat)
+        self._classroom = classroom
+        self._seat = seat
+        game.match = self._match
+        game.returns.extend(self._match.returns)
+
+    @property
+    def begins_at_once(self) -> bool:
+        return not self._match.is_over
+
+    @property
+    def next_words(self) -> str:
+        return "the class and the model" if self._match.is_over else "next episode"
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "leave":
+            return False
+        return super().check_action(action, parameters)
+
+    def action_next(self) -> None:
+        if not self._match.is_over:
+            super().action_next()
+            return
+        with self._showing_faults():
+            table = "\n".join(self._classroom.table(self._seat))
+            own = match_text(self._match, self._state)
+            dialog = ConfirmDialog("the class", own, Content(table), yes="look again", no="back")
+            dialog.ask(self.app, self.action_next)
+
+
+class DemoRecorder:
+    """The recorder of one agent's demonstrations."""
+
+    def __init__(
+        self, agent: RunAgent, *, clock: Callable[[], datetime], next_seed: Callable[[], int]
+    ) -> None:
+        self._agent = agent
+        self._clock = clock
+        self._next_seed = next_seed
+        self.writer = DemoWriter(agent.demos_path())
+        self.game: HumanGame | None = None
+
+    def table(self, system_prompt: Callable[[], str], *, against_model: bool = False) -> HumanGame:
+        """The person's game, as it was left; `against_model` is that of `HumanGame`."""
+        if self.game is None:
+            self.game = HumanGame(
+                self._agent.agent,
+                self._agent.name,
+                self.writer,
+                system_prompt=system_prompt,
+                next_seed=self._next_seed,
+                clock=self._clock,
+                against_model=against_model,
+            )
+        return self.game
+
+    def add(self, event: EpisodeCorrected, model: str) -> None:
+        """Record an episode in which a person had the wheel; it waits to be saved."""
+        agent = self._agent
+        self.writer.add(
+            Demonstration.of_correction(
+                agent.agent, agent.name, event, model=model, recorded_at=self._clock()
+            )
+        )
+
+    def close(self) -> None:
+        """Close the game, and write the episodes that wait."""
+        if self.writer.waiting:
+            self.writer.save()
+        if self.game is not None:
+            self.game.close()

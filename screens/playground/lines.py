@@ -1,10 +1,9 @@
 """The lines of the playground: what a person has to know now, the progress, how the agent plays, the last prompt edit,
 and the figures of the last update."""
 
-from collections import Counter
 from collections.abc import Iterator
 from functools import partial
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 from textual.content import Content
 
@@ -20,7 +19,7 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy, changed_choices
 from llamagym_tui.screens.widgets.key_bar import KeyOf, key_of
 from llamagym_tui.screens.widgets.numbers import BAR, bar, share
-from llamagym_tui.screens.widgets.run_header import StateText, doing_text
+from llamagym_tui.screens.widgets.run_header import PHASES, StateText
 from llamagym_tui.state.reduce import watched_text
 from llamagym_tui.state.returns import counted
 from llamagym_tui.state.run import RunState
@@ -35,6 +34,8 @@ ASKED = {
 """Requests in words."""
 FEWEST = 100
 """Episodes that the returns before and after a prompt edit need to be compared."""
+LONGEST = 72
+"""Most characters of a description of work."""
 FOLLOWED = 0.1
 """A prompt counts as followed if it changes the play in a larger share of the states."""
 
@@ -47,14 +48,13 @@ class Sentence(NamedTuple):
 class Banner(StateText):
     """Sentences under the header; the first one gives the colour."""
 
-    def __init__(self, state: RunState, *, id: str) -> None:
-        super().__init__(self._lines, state, id=id)
+    def __init__(self, state: RunState) -> None:
+        super().__init__(self._lines, state, id="banner")
 
     def show(self, state: RunState) -> None:
         super().show(state)
-        tones = [sentence.tone for sentence in sentences(state, partial(key_of, self.app))]
-        for tone in get_args(Tone):
-            self.set_class(tones[:1] == [tone], tone)
+        found = sentences(state, partial(key_of, self.app))
+        self.set_classes(found[0].tone if found else "")
 
     def _lines(self, state: RunState, width: int) -> Content:
         found = sentences(state, partial(key_of, self.app))
@@ -131,8 +131,7 @@ def progress_line(state: RunState, width: int) -> Content:
         doing = "collecting turns"
         done, total = state.batch_progress
     else:
-        words = "playing" if state.phase == "rolling_out" else doing_text(state)
-        return Content(words + watching_text(state))
+        return Content(_doing(state) + watching_text(state))
     track = bar(done / total)
     return Content.assemble(
         (f"{doing} ", "bold"),
@@ -140,6 +139,17 @@ def progress_line(state: RunState, width: int) -> Content:
         ("░" * (BAR - len(track)), "$aside"),
         f" {done:,} of {total:,}{left}{watching_text(state)}",
     )
+
+
+def _doing(state: RunState) -> str:
+    """The phase of a run, with what the trainer says about it."""
+    if state.phase == "rolling_out":
+        return "playing"
+    phase = PHASES[state.phase]
+    if not state.detail or state.phase in ("updating", "paused"):
+        return phase
+    detail = one_line(state.detail, LONGEST)
+    return detail if state.phase == "loading" else f"{phase}: {detail}"
 
 
 def watching_text(state: RunState) -> str:
@@ -193,8 +203,7 @@ def _play_changes(state: RunState) -> Iterator[str]:
     if edit is None or edit.before is None or edit.after is None or layout is None:
         return
     before, after = MappedPolicy(layout, edit.before), MappedPolicy(layout, edit.after)
-    old = Counter(cell.choice for cell in before.cells.values() if cell.choice is not None)
-    new = Counter(cell.choice for cell in after.cells.values() if cell.choice is not None)
+    old, new = before.choices, after.choices
     states = new.total()
     if not states or states != old.total():
         return

@@ -10,21 +10,21 @@ from textual.widgets import Static
 
 from llamagym_tui.game.drawing import MAX_LINES
 from llamagym_tui.protocol.literal import one_line
+from llamagym_tui.screens.conversation.turns import MOST_ACTIONS, return_text
 from llamagym_tui.screens.playground.lines import age
 from llamagym_tui.screens.policy_map.drawing import legend, places_for
-from llamagym_tui.screens.policy_map.grid import NOWHERE, PolicyGrid
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
-from llamagym_tui.screens.policy_map.screen import why_not_yet
+from llamagym_tui.screens.policy_map.screen import NOWHERE, PolicyGrid, why_not_yet
 from llamagym_tui.screens.widgets.chart import Curve, Drawing, baseline_levels
 from llamagym_tui.screens.widgets.look import ASIDE, drawing_content
-from llamagym_tui.screens.widgets.numbers import BAR, bar, baselines, number, share
+from llamagym_tui.screens.widgets.numbers import baselines, share_bar
 from llamagym_tui.screens.widgets.run_header import StateText
 from llamagym_tui.state.returns import margin, smoothing_window, thinned
 from llamagym_tui.state.run import RunState
 
-MOST_ACTIONS = 6
-"""Actions whose probabilities are shown."""
 NAME_WIDTH = 12
+TITLE_ROWS = 2
+"""Rows above a map: its age, and its signs."""
 
 
 def return_drawing(state: RunState, width: int) -> Drawing | None:
@@ -33,16 +33,11 @@ def return_drawing(state: RunState, width: int) -> Drawing | None:
     points = thinned(state.returns.trailing(window), 2 * max(20, width))
     if len(points) < 2:
         return None
-    known = baselines(state)
-    # The band is as wide as the returns in the first episodes: there it may leave the chart.
-    sure = points[len(points) // 4 :]
-    ends = [each.mean_return + side * margin(each.stderr) for each in sure for side in (-1, 1)]
     return Drawing(
         curves=[Curve([(point.episode, point.mean_return) for point in points])],
         band=[margin(point.stderr) for point in points],
-        levels=baseline_levels(known),
+        levels=baseline_levels(baselines(state)),
         marks=[mark.episode for mark in state.marks],
-        fitted=[*known.values(), *ends],
     )
 
 
@@ -64,7 +59,7 @@ class LiveGrid(PolicyGrid, can_focus=False):
 
 
 class MapPane(Vertical):
-    DEFAULT_CSS = "MapPane { height: auto; & > Static { height: 1; text-wrap: nowrap; text-overflow: ellipsis; } }"
+    DEFAULT_CSS = "MapPane { height: auto; & > Static { height: 2; text-wrap: nowrap; text-overflow: ellipsis; } }"
 
     def compose(self) -> ComposeResult:
         yield Static(id="map-title", markup=False)
@@ -76,8 +71,8 @@ class MapPane(Vertical):
         if layout is None or not layout.panels:
             self.display = False
             return
-        places = places_for(layout, width, height - 1)
-        self.display = places.width <= width and places.height < height
+        places = places_for(layout, width, height - TITLE_ROWS)
+        self.display = places.width <= width and places.height <= height - TITLE_ROWS
         if not self.display:
             return
         grid.styles.height = places.height
@@ -87,9 +82,9 @@ class MapPane(Vertical):
         grid.place_on(state.view.seen if has_time else "")
         when = why_not_yet(state)
         if state.mapped is not None:
-            signs = legend(layout, places.cell.width)
-            when = f"{age(state.updates - state.mapped.update)} · {signs}"
-        title = Content.assemble(("policy map", "bold"), (f" · {when}", ASIDE))
+            when = age(state.updates - state.mapped.update)
+        signs = legend(layout, places.cell.width)
+        title = Content.assemble(("policy map", "bold"), (f" · {when}\n{signs}", ASIDE))
         self.query_one("#map-title", Static).update(title, layout=False)
 
 
@@ -98,8 +93,8 @@ class StateDrawing(StateText):
 
     DEFAULT_CSS = "StateDrawing { height: 2; padding: 0 1; background: $surface; }"
 
-    def __init__(self, state: RunState, *, id: str) -> None:
-        super().__init__(self._drawing, state, id=id)
+    def __init__(self, state: RunState) -> None:
+        super().__init__(self._drawing, state, id="drawing")
         self._lines = 1
         self.is_wanted = False
 
@@ -133,12 +128,8 @@ def _drawing_title(state: RunState) -> Content:
     title = f"state · episode {drawn.episode:,}, "
     if result is None:
         return Content.styled(f"{title}turn {drawn.turn + 1:,}", ASIDE)
-    earned = result.episode_return
-    glyph, style = "■", "$foreground"
-    if earned:
-        glyph, style = ("▲", "$text-success") if earned > 0 else ("▼", "$text-error")
-    earned_text = (f"{glyph} {number(earned)}", f"bold {style}")
-    return Content.assemble((f"{title}{result.end} ", ASIDE), earned_text)
+    earned = return_text(result.episode_return)
+    return Content.assemble((f"{title}{result.end} ", ASIDE), earned)
 
 
 def _probabilities(state: RunState) -> list[Content]:
@@ -158,11 +149,9 @@ def _probabilities(state: RunState) -> list[Content]:
     if chosen and chosen not in shares:
         return [Content.styled(f"→ {chosen}", "bold")]
     likeliest = sorted(shares, key=shares.__getitem__, reverse=True)[:MOST_ACTIONS]
-    return [
-        Content.assemble(
-            (f"{'→' if name == chosen else ' '} {name[:NAME_WIDTH]:<{NAME_WIDTH}} ", "bold"),
-            (f"{bar(shares[name]):<{BAR}}", "$primary"),
-            f" {share(shares[name], 0):>4}",
-        )
-        for name in likeliest
-    ]
+    rows = []
+    for name in likeliest:
+        mark = "→" if name == chosen else " "
+        label = Content.styled(f"{mark} {name[:NAME_WIDTH]:<{NAME_WIDTH}} ", "bold")
+        rows.append(label + share_bar(shares[name]))
+    return rows

@@ -1,7 +1,7 @@
 """The main screen of a run: conversation, curve, map, figures, and the keys that steer it."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import Literal
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -26,20 +26,35 @@ from llamagym_tui.screens.conversation.view import ConversationPane, Conversatio
 from llamagym_tui.screens.playground import lines
 from llamagym_tui.screens.playground.panes import MapPane, StateDrawing, return_drawing
 from llamagym_tui.screens.widgets.chart import Plot
-from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.fitted import WIDE, Fitted, TooSmall
+from llamagym_tui.screens.widgets.frame import WIDE, CommandAsked, Fitted
 from llamagym_tui.screens.widgets.key_bar import KeyBar, KeyOf, key_of
 from llamagym_tui.screens.widgets.run_header import RunHeader, StateText
+from llamagym_tui.settings import Mode
 from llamagym_tui.setup.lessons import NAMED
 from llamagym_tui.state.run import RunState
-from llamagym_tui.state.transcript import ReplySoFar
 
 LOW = 22
 """Rows below which the curve is hidden."""
-LEAST_BESIDE = 10
+LEAST_BESIDE = 9
 """Rows that curve and figures keep above a map."""
 MOST_SIDE = 90
 """Columns of curve and map, at most."""
+REQUESTS: dict[str, Callable[[RunState], AnyCommand]] = {
+    "pause": lambda state: Resume() if state.pause_intended else Pause(),
+    "faster": lambda state: SetPace(turn_s=state.faster),
+    "slower": lambda state: SetPace(turn_s=state.slower),
+    "mode": lambda state: SetMode(mode=other_mode(state)),
+    "checkpoint": lambda state: SaveCheckpoint(),
+    "one_turn": lambda state: Step(unit="turn"),
+    "one_update": lambda state: Step(unit="update"),
+    "next": lambda state: Watch(env=(state.env_intended + 1) % max(state.n_envs, 1)),
+    "previous": lambda state: Watch(env=(state.env_intended - 1) % max(state.n_envs, 1)),
+}
+"""What a key asks the trainer for, made when the app takes the request."""
+
+
+def other_mode(state: RunState) -> Mode:
+    return "inference" if state.mode_intended == "train" else "train"
 
 
 class PlaygroundScreen(Fitted[None]):
@@ -48,14 +63,14 @@ class PlaygroundScreen(Fitted[None]):
     BINDINGS = [
         Binding(
             "space",
-            "pause",
+            "ask('pause')",
             "Pause",
             tooltip="Pause after the current step, or resume.",
             id="pause",
         ),
         Binding(
             "plus,equals_sign",
-            "pace('faster')",
+            "ask('faster')",
             "Speed",
             tooltip="Faster: fewer seconds a turn, at last full speed.",
             id="pace.faster",
@@ -63,7 +78,7 @@ class PlaygroundScreen(Fitted[None]):
         ),
         Binding(
             "minus",
-            "pace('slower')",
+            "ask('slower')",
             "Slower",
             tooltip="More seconds for each turn that is watched.",
             id="pace.slower",
@@ -92,7 +107,7 @@ class PlaygroundScreen(Fitted[None]):
         ),
         Binding(
             "t",
-            "mode",
+            "ask('mode')",
             "Train/infer",
             tooltip="Only play and train nothing, or train again.",
             id="mode",
@@ -127,7 +142,7 @@ class PlaygroundScreen(Fitted[None]):
         ),
         Binding(
             "c",
-            "checkpoint",
+            "ask('checkpoint')",
             "Checkpoint",
             tooltip="Write the policy to disk now.",
             id="checkpoint",
@@ -141,7 +156,7 @@ class PlaygroundScreen(Fitted[None]):
         ),
         Binding(
             "full_stop",
-            "advance('turn')",
+            "ask('one_turn')",
             "One turn",
             tooltip="One turn in every environment, then a pause.",
             id="advance.turn",
@@ -149,7 +164,7 @@ class PlaygroundScreen(Fitted[None]):
         ),
         Binding(
             "u",
-            "advance('update')",
+            "ask('one_update')",
             "One update",
             tooltip="Go on until the next update, then pause.",
             id="advance.update",
@@ -157,7 +172,7 @@ class PlaygroundScreen(Fitted[None]):
         ),
         Binding(
             "right_square_bracket",
-            "watch(1)",
+            "ask('next')",
             "Next environment",
             tooltip="Watch the next environment.",
             id="watch.next",
@@ -165,7 +180,7 @@ class PlaygroundScreen(Fitted[None]):
         ),
         Binding(
             "left_square_bracket",
-            "watch(-1)",
+            "ask('previous')",
             "Previous environment",
             tooltip="Watch the one before.",
             id="watch.previous",
@@ -274,24 +289,22 @@ class PlaygroundScreen(Fitted[None]):
         self._drawing_wanted: bool | None = None
         """The choice of a person; None to draw where the screen is wide."""
 
-    def compose(self) -> ComposeResult:
+    def body(self) -> ComposeResult:
         state = self._state
-        yield TooSmall()
-        yield RunHeader(state, id="run-header")
-        yield lines.Banner(state, id="banner")
+        yield RunHeader(state)
+        yield lines.Banner(state)
         yield StateText(lines.progress_line, state, id="progress-line")
         yield StateText(lines.first_sight, state, id="first-sight")
         yield StateText(lines.edit_line, state, id="prompt-line")
         with Container(id="body"):
-            view = ConversationView(id="conversation", placeholder=waiting_text(state))
+            view = ConversationView(id="conversation")
             with Vertical(id="left"):
-                yield StateDrawing(state, id="drawing")
-                yield ConversationPane(view, id="conversation-pane")
+                yield StateDrawing(state)
+                yield ConversationPane(view)
             with Vertical(id="side"):
                 yield Plot("The curve begins with the first episodes.", id="returns")
                 yield MapPane(id="map-pane")
                 yield StateText(lines.figures, state, id="figures")
-        yield KeyBar()
 
     def on_mount(self) -> None:
         view = self.query_one(ConversationView)
@@ -331,14 +344,12 @@ class PlaygroundScreen(Fitted[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Dim the keys for which the trainer is not ready."""
-        if action == "unmark":
-            return self.marked is not None
         return allowed(action, self._state, parameters)
 
     # Screens
 
     def action_metrics(self) -> None:
-        from llamagym_tui.screens.metrics.metrics import MetricsScreen
+        from llamagym_tui.screens.playground.metrics import MetricsScreen
 
         self.app.push_screen(MetricsScreen(self._state))
 
@@ -349,46 +360,32 @@ class PlaygroundScreen(Fitted[None]):
         self.app.push_screen(PolicyMapScreen(self._state))
 
     def action_settings(self) -> None:
-        from llamagym_tui.screens.steering.settings import SettingsDialog
+        from llamagym_tui.screens.playground.settings import SettingsDialog
 
         self.app.push_screen(SettingsDialog(self._state))
 
     def action_evaluate(self) -> None:
-        from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
+        from llamagym_tui.screens.playground.evaluation import EvaluationDialog
 
         self.app.push_screen(EvaluationDialog(self._state))
 
     def action_inspect(self) -> None:
-        from llamagym_tui.screens.inspector.inspector import open_inspector
+        from llamagym_tui.screens.conversation.inspector import open_inspector
 
         open_inspector(self.query_one(ConversationView), self._state)
 
     def action_take_wheel(self) -> None:
         """Take over from the agent, or go back to the open wheel."""
-        from llamagym_tui.screens.play.wheel_screen import WheelScreen
+        from llamagym_tui.screens.play.wheel import WheelScreen
 
         self.app.post_message(CommandAsked(TakeWheel()))
         self.app.push_screen(WheelScreen(self._state))
 
     # Requests
 
-    def _ask(self, command: AnyCommand) -> None:
-        self.post_message(CommandAsked(command))
-
-    def action_pause(self) -> None:
-        """Pause or resume."""
-        self.post_message(CommandAsked(lambda state: Resume() if state.pause_intended else Pause()))
-
-    def action_mode(self) -> None:
-        """Train or only play."""
-
-        def other(state: RunState) -> SetMode:
-            return SetMode(mode="inference" if state.mode_intended == "train" else "train")
-
-        self.post_message(CommandAsked(other))
-
-    def action_checkpoint(self) -> None:
-        self._ask(SaveCheckpoint())
+    def action_ask(self, what: str) -> None:
+        """Request one of `REQUESTS`."""
+        self.post_message(CommandAsked(REQUESTS[what]))
 
     def action_roll_back(self) -> None:
         from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
@@ -398,31 +395,9 @@ class PlaygroundScreen(Fitted[None]):
             "What was learnt since is lost and the present batch is dropped; episodes stay counted."
         )
         dialog = ConfirmDialog("roll back?", question, yes="roll back", no="stay")
-        dialog.ask(self.app, lambda: self._ask(RollBack()))
-
-    def action_advance(self, unit: Literal["turn", "update"]) -> None:
-        self._ask(Step(unit=unit))
-
-    def action_pace(self, way: Literal["slower", "faster"]) -> None:
-        def pace(state: RunState) -> SetPace:
-            return SetPace(turn_s=state.slower if way == "slower" else state.faster)
-
-        self.post_message(CommandAsked(pace))
-
-    def action_watch(self, by: int) -> None:
-        """Watch another environment."""
-
-        def other(state: RunState) -> Watch:
-            return Watch(env=(state.env_intended + by) % max(state.n_envs, 1))
-
-        self.post_message(CommandAsked(other))
+        dialog.ask(self.app, lambda: self.post_message(CommandAsked(RollBack())))
 
     # The conversation and the drawing
-
-    @property
-    def marked(self) -> ReplySoFar | None:
-        """The reply that a person has marked."""
-        return next((view.marked for view in self.query(ConversationView)), None)
 
     def action_turn(self, by: int) -> None:
         """Mark the reply above or below the marked one."""
@@ -450,39 +425,41 @@ class PlaygroundScreen(Fitted[None]):
         drawing.show(state)
         asked = state.pending.of(DrawStates)
         if can_come and wanted != (asked is not None and asked.on):
-            self._ask(DrawStates(on=wanted))
+            self.post_message(CommandAsked(DrawStates(on=wanted)))
 
 
 def allowed(action: str, state: RunState, parameters: tuple[object, ...] = ()) -> bool | None:
     """True if an action can be done now, None if its key is dim."""
     able = state.live and state.run is not None and not state.stopping
-    match action:
+    match parameters[0] if action == "ask" else action:
         case "evaluate":
             able = able or bool(state.evaluations or state.comparison)
         case "checkpoint":
             able = able and state.pending.of(SaveCheckpoint) is None
         case "roll_back":
             able = able and state.pending.of(RollBack) is None
-        case "advance":
-            is_free = state.pending.of(Step) is None
-            able = able and is_free and (parameters == ("turn",) or state.mode == "train")
-        case "pace":
-            other = state.slower if parameters == ("slower",) else state.faster
-            able = able and other != state.turn_s_intended
+        case "one_turn":
+            able = able and state.pending.of(Step) is None
+        case "one_update":
+            able = able and state.pending.of(Step) is None and state.mode == "train"
+        case "slower":
+            able = able and state.slower != state.turn_s_intended
+        case "faster":
+            able = able and state.faster != state.turn_s_intended
         case "view":
             able = state.view.drawn is not None or (state.run is not None and state.run.draws)
         case "inspect":
             able = state.inspection.found is not None or (able and state.watched is not None)
         case "pause" | "mode":
             able = state.live and state.run is not None
-        case "settings" | "watch" | "take_wheel":
+        case "settings" | "next" | "previous" | "take_wheel":
             pass
         case _:
             return True
     return True if able else None
 
 
-def waiting_text(state: RunState, table_key: str = "h") -> str:
+def waiting_text(state: RunState, table_key: str) -> str:
     """The placeholder of a conversation that has not begun."""
     if state.failure:
         return "No conversation."

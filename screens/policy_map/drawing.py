@@ -183,11 +183,11 @@ def describe(policy: MappedPolicy, cell: MappedCell) -> str:
 
 def legend(layout: PolicyMapLaidOut, width: int) -> str:
     """The signs in cells of a width."""
-    differs = f"{DIFFERS} differs from {best_name(layout)}"
+    differs = f"{DIFFERS} {'unlike the expert' if layout.best_is_experts else 'not optimal'}"
     if layout.action is not None:
         scale = "in tenths" if width <= 3 else "in %"
         return f"P({one_line(layout.action_names[layout.action])}) {scale}, {differs}"
-    digit = ", 3 means 30–39%" if 2 < width <= 5 else ""
+    digit = ", 3 is 30–39%" if 2 < width <= 5 else ""
     pairs = zip(layout.signs, layout.action_names, strict=True)
     signs = " ".join(f"{one_line(sign)} {one_line(name)}" for sign, name in pairs)
     return f"{signs}{digit}, {differs}"

@@ -1,6 +1,7 @@
 """A policy map: the action probabilities in each state, and the states in which the policy plays as is best."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -58,6 +59,12 @@ class MappedPolicy:
     def count(self) -> Count:
         agrees = [cell.agrees for cell in self.cells.values()]
         return Count(agrees.count(True), agrees.count(True) + agrees.count(False))
+
+    @cached_property
+    def choices(self) -> Counter[int]:
+        """The number of states in which each action is the most probable."""
+        choices = (cell.choice for cell in self.cells.values())
+        return Counter(choice for choice in choices if choice is not None)
 
     @property
     def words(self) -> str:

@@ -1,23 +1,164 @@
-"""The policy map screen (key `g`): the policy in every state that its agent lists, against the best actions."""
+"""The policy map: a widget with a cursor, and its screen (key `g`), the policy beside the best actions."""
 
+from rich.segment import Segment
 from textual import on
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding
+from textual.color import Color
 from textual.content import Content
+from textual.events import MouseMove
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.style import Style
 from textual.widgets import Static
 
+from llamagym_tui.protocol.events import PolicyMapLaidOut
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.screens.policy_map.drawing import best_name, describe, legend
-from llamagym_tui.screens.policy_map.grid import PolicyGrid
-from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy, best_policy
-from llamagym_tui.screens.widgets.fitted import Fitted, TooSmall
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
+from llamagym_tui.screens.policy_map.drawing import (
+    best_name,
+    describe,
+    legend,
+    map_line,
+    places_for,
+)
+from llamagym_tui.screens.policy_map.mapped_policy import (
+    MappedCell,
+    MappedPolicy,
+    Spot,
+    best_policy,
+)
+from llamagym_tui.screens.widgets.frame import HELP_KEY, Fitted, OfRun
+from llamagym_tui.screens.widgets.key_bar import key_of
+from llamagym_tui.screens.widgets.look import ground_style, text_on
 from llamagym_tui.screens.widgets.run_header import RunHeader
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.texts import progress_text
 
+LEVELS = 10
+"""Steps of the colour scale."""
+NOWHERE = Spot(-1, -1, -1)
 
-class PolicyMapScreen(Fitted[None]):
+
+class PolicyGrid(ScrollView, can_focus=True):
+    HELP = (
+        "Each cell is a state. It shows the probability of the named action, or the most probable action with its "
+        "probability. × marks a state in which another action is best. Arrow keys and the mouse move the cursor."
+    )
+    DEFAULT_CSS = "PolicyGrid { background: $background; scrollbar-size: 1 1; }"
+    BINDINGS = [
+        Binding("up", "move(0, -1)", "Up", tooltip="The cell above.", id="map.up", show=False),
+        Binding("down", "move(0, 1)", "Down", tooltip="The cell below.", id="map.down", show=False),
+        Binding("left", "move(-1, 0)", "Left", tooltip="The cell left.", id="map.left", show=False),
+        Binding(
+            "right", "move(1, 0)", "Right", tooltip="The cell right.", id="map.right", show=False
+        ),
+    ]
+
+    class Pointed(Message):
+        """The cursor moved, or the cells were laid out."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self.policy = MappedPolicy(PolicyMapLaidOut(), None)
+        self.cursor = NOWHERE
+        self.places = places_for(self.policy.layout, 0, 0)
+        self._fitted: tuple[PolicyMapLaidOut, Size] | None = None
+
+    @property
+    def pointed(self) -> MappedCell | None:
+        return self.policy.cells.get(self.cursor)
+
+    def show(self, policy: MappedPolicy) -> None:
+        before = self.policy
+        self.policy = policy
+        if policy.layout is not before.layout:
+            self.cursor = next(iter(policy.cells), NOWHERE) if self.can_focus else NOWHERE
+        self.fit()
+        self.refresh()
+
+    def on_resize(self) -> None:
+        self.fit()
+
+    def fit(self) -> None:
+        """Lay the cells out anew if the map or the size changed."""
+        if self._fitted == (self.policy.layout, self.size):
+            return
+        self._fitted = (self.policy.layout, self.size)
+        self.places = places_for(self.policy.layout, *self.size)
+        self.virtual_size = Size(self.places.width, self.places.height)
+        self.refresh()
+        self.post_message(self.Pointed())
+
+    def point(self, spot: Spot) -> None:
+        """Move the cursor to a cell."""
+        if spot == self.cursor:
+            return
+        self.cursor = spot
+        self.refresh()
+        if spot in self.policy.cells:
+            x, y = self.places.of(spot)
+            # One line more, so that the labels above the first row are seen.
+            region = Region(x, y - 1, self.places.cell.width, self.places.cell.height + 1)
+            self.scroll_to_region(region, animate=False, force=True, immediate=True)
+        self.post_message(self.Pointed())
+
+    def action_move(self, across: int, down: int) -> None:
+        """Move to the nearest cell in a direction, along the same row or column."""
+        if self.cursor not in self.policy.cells:
+            return
+        x, y = self.places.of(self.cursor)
+        found: list[tuple[int, int, Spot]] = []
+        for spot in self.policy.cells:
+            right, below = self.places.of(spot)
+            ahead = (right - x) * across + (below - y) * down
+            aside = abs((right - x) * down) + abs((below - y) * across)
+            if ahead > 0 and aside <= 2 * self.places.cell.width:
+                found.append((aside, ahead, spot))
+        if found:
+            self.point(min(found)[2])
+
+    def on_mouse_move(self, event: MouseMove) -> None:
+        if self.can_focus and (spot := event.style.meta.get("spot")):
+            self.point(Spot(*spot))
+
+    def _style_of(self, cell: MappedCell, warmth: float | None) -> Style:
+        if cell.cell.ground:
+            return ground_style(self.app, cell.cell.ground)
+        return scale_style(self.app, warmth)
+
+    def render_line(self, y: int) -> Strip:
+        scroll_x, scroll_y = self.scroll_offset
+        segments: list[Segment] = []
+        line = y + scroll_y
+        for piece in map_line(self.policy, self.places, line, self._style_of):
+            style = self.visual_style + piece.style
+            if piece.spot is not None:
+                style += Style.from_meta({"spot": piece.spot})
+                if piece.spot == self.cursor:
+                    style += Style(reverse=True, bold=True)
+            segments.append(Segment(piece.text, style.rich_style))
+        return Strip(segments).crop_extend(scroll_x, scroll_x + self.size.width, self.rich_style)
+
+
+def scale_style(app: App[object], warmth: float | None) -> Style:
+    """The colours of a place on the scale from cold (0) over neutral to warm (1)."""
+    if warmth is None:
+        return Style()
+    level = round(warmth * LEVELS) / LEVELS
+    if app.native_ansi_color:
+        if 0.3 < level < 0.7:
+            return Style()
+        ground = "ansi_blue" if level < 0.5 else "ansi_yellow"
+        return Style(Color.parse(ground), Color.parse("ansi_black"))
+    end = app.theme_variables["map-cold" if level < 0.5 else "map-warm"]
+    neutral = Color.parse(app.theme_variables["panel"])
+    ground_color = neutral.blend(Color.parse(end), abs(level - 0.5) * 2)
+    return Style(ground_color, text_on(ground_color))
+
+
+class PolicyMapScreen(OfRun, Fitted[None]):
     CSS_PATH = "screen.tcss"
     BINDING_GROUP_TITLE = "Policy map"
     HELP = "Each state as the first turn of an episode: what the policy does, and what is best."
@@ -53,36 +194,20 @@ class PolicyMapScreen(Fitted[None]):
             id="map.film",
             show=False,
         ),
-        Binding("escape,g,q", "back", "Back", tooltip="Back to the run.", id="map.back"),
-        Binding(
-            "question_mark",
-            "app.help",
-            "Help",
-            tooltip="Explain keys and figures.",
-            id="help",
-            key_display="?",
-        ),
+        Binding("escape,g,q", "dismiss", "Back", tooltip="Back to the run.", id="map.back"),
+        HELP_KEY,
     ]
+    _back = 0
+    """The number of maps between the shown one and the newest."""
+    _shows_best = False
+    _shown: tuple[object, ...] = ()
 
-    def __init__(self, state: RunState) -> None:
-        super().__init__()
-        self._state = state
-        self._back = 0
-        """The number of maps between the shown one and the newest."""
-        self._shows_best = False
-        self._shown: tuple[object, ...] = ()
-
-    def compose(self) -> ComposeResult:
-        yield TooSmall()
-        yield RunHeader(self._state, id="run-header")
+    def body(self) -> ComposeResult:
+        yield RunHeader(self._state)
         yield Static(id="map-count", markup=False)
         yield PolicyGrid(id="map-grid")
         yield Static(id="map-cell", markup=False)
         yield Static(id="map-legend", markup=False)
-        yield KeyBar()
-
-    def on_mount(self) -> None:
-        self.show(self._state)
 
     def show(self, state: RunState) -> None:
         self._state = state
@@ -140,9 +265,6 @@ class PolicyMapScreen(Fitted[None]):
     def action_swap(self) -> None:
         self._shows_best = not self._shows_best
         self._show_map()
-
-    def action_back(self) -> None:
-        self.dismiss()
 
 
 def why_not_yet(state: RunState) -> str:

@@ -54,11 +54,6 @@ BOUND = Line("success", "╌")
 """The line of a healthy bound."""
 
 
-def line_of(name: str) -> Line:
-    """The line of a baseline by its name."""
-    return BASELINES.get(name, OTHER)
-
-
 class Level(NamedTuple):
     """A dashed horizontal line."""
 
@@ -70,7 +65,7 @@ class Level(NamedTuple):
 
 def baseline_levels(known: Mapping[str, float]) -> list[Level]:
     """The levels of baselines, each named with its value."""
-    return [Level(y, line_of(name), f"{name} {plain(y)}") for name, y in known.items()]
+    return [Level(y, BASELINES.get(name, OTHER), f"{name} {plain(y)}") for name, y in known.items()]
 
 
 class Drawing(NamedTuple):
@@ -81,8 +76,6 @@ class Drawing(NamedTuple):
     levels: Sequence[Level] = ()
     marks: Sequence[float] = ()
     """x of vertical lines."""
-    fitted: Sequence[float] = ()
-    """Other values of y that the chart includes."""
     left: float | None = None
     """Begin of the x axis; the first point by default."""
 
@@ -118,7 +111,7 @@ class Scale(NamedTuple):
 def chart_rows(drawing: Drawing, width: int, height: int) -> list[list[Cell]]:
     """A drawing as rows of cells, at most `height`, each of `width`."""
     rows = max(1, height - 1)
-    low, high = _y_range(drawing)
+    low, high = y_range(drawing)
     ticks = nice_ticks(low, high, min(5, max(3, rows // 2)))
     labels = tick_labels(ticks)
     before = max(map(len, labels), default=0) + 2
@@ -150,8 +143,14 @@ def _cells(text: str, color: str) -> list[Cell]:
     return [Cell(character, color) for character in text]
 
 
-def _y_range(drawing: Drawing) -> tuple[float, float]:
-    values = [*(y for curve in drawing.curves for _, y in curve.points), *drawing.fitted]
+def y_range(drawing: Drawing) -> tuple[float, float]:
+    """The least and the greatest y of a chart: those of its curves, its levels and its band."""
+    values = [y for curve in drawing.curves for _, y in curve.points]
+    values += [level.y for level in drawing.levels]
+    # The band is widest in the first episodes: there it may leave the chart.
+    banded = list(zip(drawing.curves[0].points, drawing.band, strict=False))
+    for (_, y), half in banded[len(banded) // 4 :]:
+        values += [y - half, y + half]
     pad = 0.06 * (max(values) - min(values)) or 0.05 * abs(values[0]) or 0.5
     return min(values) - pad, max(values) + pad
 

@@ -2,19 +2,20 @@
 
 from collections.abc import Callable
 from textwrap import dedent
-from typing import Any
+from typing import Any, ClassVar
 
 from rich.table import Table
 from textual.app import App, ComposeResult
 from textual.binding import Binding
-from textual.containers import VerticalScroll
+from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen, Screen
+from textual.screen import ModalScreen, Screen, ScreenResultType
 from textual.style import Style
 from textual.widgets import Static
 
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.look import own_styles
 
 YES = "y ⏎"
 """Keys of a yes in the bottom row."""
@@ -22,7 +23,27 @@ NO = "n esc"
 """Keys of a no in the bottom row."""
 
 
-class ConfirmDialog(ModalScreen[bool]):
+class Dialog(ModalScreen[ScreenResultType]):
+    """A frame with a title over a screen, and the row of keys."""
+
+    DEFAULT_CSS = own_styles(__file__)
+    SCOPED_CSS = False  # The style sheet has rules of some dialogs.
+    FRAME: ClassVar[type[Vertical | VerticalScroll]] = Vertical
+    heading = ""
+    """The title of the frame."""
+
+    def compose(self) -> ComposeResult:
+        with self.FRAME(classes="dialog") as frame:
+            frame.border_title = Content(self.heading)
+            yield from self.body()
+        yield KeyBar()
+
+    def body(self) -> ComposeResult:
+        """The widgets in the frame."""
+        raise NotImplementedError
+
+
+class ConfirmDialog(Dialog[bool]):
     """A question; dismissed with the answer.
 
     Args:
@@ -32,7 +53,7 @@ class ConfirmDialog(ModalScreen[bool]):
         no: the other way.
     """
 
-    CSS_PATH = "dialogs.tcss"
+    FRAME = VerticalScroll
     BINDINGS = [
         Binding("y,enter", "dismiss(True)", "Yes", key_display=YES),
         Binding("n,escape,q", "dismiss(False)", "No", key_display=NO),
@@ -40,19 +61,16 @@ class ConfirmDialog(ModalScreen[bool]):
 
     def __init__(self, title: str, *questions: str | Content, yes: str, no: str) -> None:
         super().__init__()
-        self._title = title
+        self.heading = title
         self._questions = questions
         self._answers = _answer("y", yes, True) + "   " + _answer("n", no, False)
 
-    def compose(self) -> ComposeResult:
-        with VerticalScroll(classes="dialog") as dialog:
-            dialog.border_title = Content(self._title)
-            texts = [
-                each if isinstance(each, Content) else Content(one_line(each))
-                for each in self._questions
-            ]
-            yield Static(Content("\n\n").join([*texts, self._answers]), markup=False)
-        yield KeyBar()
+    def body(self) -> ComposeResult:
+        texts = [
+            each if isinstance(each, Content) else Content(one_line(each))
+            for each in self._questions
+        ]
+        yield Static(Content("\n\n").join([*texts, self._answers]), markup=False)
 
     def ask(self, app: App[None], then: Callable[[], object]) -> None:
         def answered(yes: bool | None) -> None:
@@ -87,8 +105,9 @@ def _answer(key: str, words: str, answer: bool) -> Content:
     )
 
 
-class HelpDialog(ModalScreen[None]):
-    CSS_PATH = "dialogs.tcss"
+class HelpDialog(Dialog[None]):
+    FRAME = VerticalScroll
+    heading = "help"
     BINDINGS = [Binding("escape,q,enter,question_mark", "dismiss", "Close")]
 
     def __init__(self, of: Screen[Any]) -> None:
@@ -96,13 +115,10 @@ class HelpDialog(ModalScreen[None]):
         super().__init__()
         self._of = of
 
-    def compose(self) -> ComposeResult:
-        with VerticalScroll(classes="dialog") as dialog:
-            dialog.border_title = "help"
-            dialog.border_subtitle = "escape closes"
-            if purpose := self._purpose():
-                yield Static(purpose, markup=False)
-            yield Static(self._keys(), markup=False)
+    def body(self) -> ComposeResult:
+        if purpose := self._purpose():
+            yield Static(purpose, markup=False)
+        yield Static(self._keys(), markup=False)
 
     def _purpose(self) -> str:
         """The `HELP` texts of the focused widget and its parents."""

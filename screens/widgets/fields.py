@@ -60,7 +60,7 @@ class SentenceInput(OneLineInput):
 class DraftArea(TextArea, KeysInOrder):
     """A text area into which no control characters can be pasted."""
 
-    HELP = "The draft. It is saved half a second after a change, and requested from the trainer only by ctrl+s."
+    HELP = "The draft. It is saved at each change, and requested from the trainer only by ctrl+s."
 
     def on_resize(self) -> None:
         """Draw all lines again: Textual wraps them only after it has drawn them."""

@@ -19,30 +19,28 @@ from llamagym_tui.user_files import file_text
 
 ASIDE = "$aside"
 """Style of less important text."""
-THEMES = [
-    Theme(
-        name="llamagym",
-        primary="#7db4ff",
-        secondary="#5c86bd",
-        accent="#c9a7ff",
-        success="#7fcf9a",
-        warning="#e8bf6a",
-        error="#f07a7a",
-        foreground="#d6dbe3",
-        background="#0e1116",
-        surface="#141921",
-        panel="#1d242f",
-        variables={
-            "scrollbar": "#2b3545",
-            "scrollbar-hover": "#3a475c",
-            "scrollbar-active": "#7db4ff",
-            "scrollbar-background": "#0e1116",
-            "scrollbar-background-hover": "#0e1116",
-            "scrollbar-background-active": "#0e1116",
-            "footer-background": "#1d242f",
-        },
-    ),
-]
+THEME = Theme(
+    name="llamagym",
+    primary="#7db4ff",
+    secondary="#5c86bd",
+    accent="#c9a7ff",
+    success="#7fcf9a",
+    warning="#e8bf6a",
+    error="#f07a7a",
+    foreground="#d6dbe3",
+    background="#0e1116",
+    surface="#141921",
+    panel="#1d242f",
+    variables={
+        "scrollbar": "#2b3545",
+        "scrollbar-hover": "#3a475c",
+        "scrollbar-active": "#7db4ff",
+        "scrollbar-background": "#0e1116",
+        "scrollbar-background-hover": "#0e1116",
+        "scrollbar-background-active": "#0e1116",
+        "footer-background": "#1d242f",
+    },
+)
 """The default theme."""
 LEAST_CONTRAST = 4.5
 GROUNDS = ("background", "surface", "panel")
@@ -171,6 +169,15 @@ def drawing_content(
         if 0 <= start < stop <= len(text):
             content = content.stylize(ground_style(app, ground), start, stop)
     return content
+
+
+def heading(badge: str, title: str, rest: str, color: str = "$accent") -> Content:
+    """The top row of a screen: a badge, the title, and what is less important."""
+    return Content.assemble(
+        (f" {badge} ", f"bold $background on {color}"),
+        (f" {title}" if title else "", "bold"),
+        (rest, ASIDE),
+    )
 
 
 def self_contained(svg: str) -> str:

@@ -3,8 +3,10 @@
 import math
 from collections.abc import Sequence
 
+from textual.content import Content
+
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.state.returns import real_minus, thinned
+from llamagym_tui.state.returns import real_minus, signed, thinned
 from llamagym_tui.state.run import RunState
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -59,7 +61,7 @@ def number(value: float, decimals: int | None = None) -> str:
         decimals = 0 if float(value).is_integer() else 3
     if value == 0:
         return f"{0:.{decimals}f}"
-    return real_minus(f"{value:+,.{decimals}f}")
+    return signed(value, decimals)
 
 
 def bar(share: float) -> str:
@@ -70,6 +72,11 @@ def bar(share: float) -> str:
     whole, eighths = divmod(round(8 * BAR * within), 8)
     end = " ▏▎▍▌▋▊▉"[eighths] if eighths else ""
     return "█" * whole + end
+
+
+def share_bar(value: float) -> Content:
+    """A share as a bar and in per cent, always as wide."""
+    return Content.assemble((f"{bar(value):<{BAR}}", "$primary"), f" {share(value, 0):>4}")
 
 
 def tick_labels(ticks: Sequence[float]) -> list[str]:

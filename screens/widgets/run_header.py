@@ -12,7 +12,6 @@ from llamagym_tui.protocol.events import Phase
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.state.run import RunState
-from llamagym_tui.state.texts import progress_text
 
 TextOf = Callable[[RunState, int], Content]
 """A text about a run, for a width; empty while there is nothing to tell."""
@@ -43,15 +42,13 @@ class StateText(Widget):
 PHASES = {phase: phase.replace("_", " ") for phase in get_args(Phase)} | {
     "warm_starting": "warm start"
 }
-LONGEST = 72
-"""Most characters of a description of work."""
 
 
 class RunHeader(StateText):
     DEFAULT_CSS = "RunHeader { height: 1; background: $panel; }"
 
-    def __init__(self, state: RunState, *, id: str) -> None:
-        super().__init__(header, state, id=id)
+    def __init__(self, state: RunState) -> None:
+        super().__init__(header, state, id="run-header")
 
 
 def header(state: RunState, width: int) -> Content:
@@ -88,14 +85,3 @@ def _progress(state: RunState) -> Content:
     speed = state.episodes_per_s
     rate = f" · {speed:,.0f} ep/s" if speed else ""
     return Content.assemble((doing, style), (f" · episode {state.episodes:,}{rate}", ASIDE))
-
-
-def doing_text(state: RunState) -> str:
-    """The phase of a run, with the progress of long work."""
-    if state.progress is not None and state.live:
-        return one_line(progress_text(state.progress), LONGEST)
-    phase = PHASES[state.phase]
-    if not state.live or not state.detail or state.phase in ("rolling_out", "updating", "paused"):
-        return phase
-    detail = one_line(state.detail, LONGEST)
-    return detail if state.phase == "loading" else f"{phase}: {detail}"

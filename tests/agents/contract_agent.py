@@ -12,7 +12,7 @@ import pytest
 from llamagym_tui.agent import Agent
 from llamagym_tui.game.drawing import drawn
 from llamagym_tui.game.environment import make_env
-from llamagym_tui.game.observed import action_named, called, observed, random_action
+from llamagym_tui.game.observed import action_named, called, observed
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer.probes.map_policy import lay_out
 
@@ -40,7 +40,8 @@ def observations_of(agent: Agent) -> list[tuple[Any, dict[str, Any]]]:
     env.action_space.seed(3)
     shown = [env.reset(seed=3)]
     for _ in range(STEPS):
-        action = random_action(agent, *shown[-1], env, rng)
+        names = observed(agent, *shown[-1]).actions
+        action = action_named(agent, rng.choice(names)) if names else env.action_space.sample()
         observation, _, terminated, truncated, info = env.step(action)
         shown.append(env.reset() if terminated or truncated else (observation, info))
     env.close()

@@ -160,9 +160,6 @@ class Side:
             ended.append(EpisodeCounts(earned, 1, unread, number=number))
         return True
 
-    def close(self) -> None:
-        self.plays.append(("closed", self.prompt))
-
 
 @pytest.fixture
 def sides(monkeypatch: pytest.MonkeyPatch) -> tuple[RunConfig, RunConfig]:
@@ -184,8 +181,7 @@ def test_a_person_gets_the_sentence_and_both_sides(
         "A  −1 ± 0 chips a hand · bundled, “Own.”",
         "B  +1 ± 0 chips a hand · big, “Other.”",
     ]
-    played = [("A", 3, True, EVALUATION_SEED + 2), ("B", 3, True, EVALUATION_SEED + 2)]
-    assert Side.plays == [*played, ("closed", "Other."), ("closed", "Own.")]
+    assert Side.plays == [("A", 3, True, EVALUATION_SEED + 2), ("B", 3, True, EVALUATION_SEED + 2)]
 
 
 def test_different_games_are_not_compared(sides: tuple[RunConfig, RunConfig]) -> None:

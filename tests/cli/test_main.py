@@ -52,7 +52,8 @@ COMMAND_LINE = {
     "eval": MEASURES,
     "compare": f"{MEASURES} --b-model --b-prompt-file --b-temperature --half-width",
     "match": "--b-model --device --envs --episodes --greedy --json --model --sampled --seed --set --threads",
-    "report": "--csv --output -o",
+    "sort": "--actions --device --model --prompt-file --set --threads",
+    "report": "--csv --film --output -o",
     "export": "--gguf --merge",
     "serve": "--host --port --seats --sessions --watch",
     "lessons": "",
@@ -67,8 +68,17 @@ def test_scripts_go_by_the_options_of_each_command() -> None:
         found = [
             word for each in commands[name].params for word in [*each.opts, *each.secondary_opts]
         ]
-        options = {word for word in found if word.startswith("-")} - {"--film"}
+        options = {word for word in found if word.startswith("-")}
         assert options == set(words.split()), name
+
+
+def test_sort_reads_its_items_by_the_settings_that_were_typed(tmp_path: Path) -> None:
+    items = tmp_path / "things.txt"
+    items.write_text("a lamp\na chair\n", encoding="utf-8")
+    words = ("sort", str(items), "--actions", "keep,bin", "--threads", "2")
+    assert run(*words, "--set", "lora.r=8").output == "llamagym-tui: Sorting needs a terminal.\n"
+    assert "--actions names 1 different" in run(*words[:3], "keep").output
+    assert "name a model that is loaded here" in run(*words, "--model", "http://a/v1").output
 
 
 class Headless:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -277,6 +278,15 @@ NOTICES_IN_WORDS = [
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+def test_progress_on_a_terminal_does_not_take_the_prints_of_libraries_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    before = (sys.stdout, sys.stderr)
+    with Progress(Terminal(), clock=Clock()):
+        assert (sys.stdout, sys.stderr) == before
 
 
 @pytest.mark.parametrize("kind", [io.StringIO, Terminal])

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from llamagym_tui.cli.demos import expert_episodes
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import Demonstration, decode, encode
-from llamagym_tui.demos.expert_play import expert_episodes
 from llamagym_tui.demos.faults import check
 from llamagym_tui.protocol.events import (
     EpisodeCorrected,

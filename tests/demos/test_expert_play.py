@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from llamagym_tui.cli.demos import expert_episodes
 from llamagym_tui.cli.main import app
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import Demonstration
-from llamagym_tui.demos.expert_play import expert_episodes
 from llamagym_tui.demos.faults import check
 from llamagym_tui.errors import UsageError
 from llamagym_tui.setup import catalog

@@ -25,6 +25,7 @@ from llamagym_tui.game.choices import OfferedAction, choices
 from llamagym_tui.game.environment import episode_seed
 from llamagym_tui.protocol.events import EpisodeFinished, ObservationShown, TurnFinished
 from tests.text_env import ROOMS, CommandAgent
+from tests.toy_env import made_by
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 
@@ -85,9 +86,9 @@ def table(
         system_prompt=lambda: prompt,
         next_seed=lambda: 77,
         clock=lambda: NOON,
-        make_env=lambda env_id, env_kwargs: env,
     )
-    game.open()
+    with made_by(lambda env_id, env_kwargs: env):
+        game.open()
     game.deal()
     return game
 

@@ -129,7 +129,7 @@ def test_an_episode_of_several_turns_is_one_conversation_with_its_rewards_failur
     ]
     assert (trajectory.end, len(trajectory.segments)) == ("truncated", 1)
     assert trajectory.final_prompt is not None
-    assert "Your total: 20." in loaded.tokenizer.decode(trajectory.final_prompt.ids)
+    assert "Your total: 20." in loaded.tokenizer.decode(trajectory.final_prompt.rest)
 
 
 def test_an_agent_without_a_model_formats_and_refuses_to_act():

@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from llamagym_tui.errors import EnvError
 from llamagym_tui.game.environment import agent_env
-from tests.toy_env import CountAgent
+from tests.toy_env import CountAgent, made_by
 
 
 class Given(gymnasium.Env[Any, Any]):
@@ -32,7 +32,8 @@ class Given(gymnasium.Env[Any, Any]):
 
 
 def made(reset: Any = (0, {}), step: Any = None, **more: Any) -> gymnasium.Env[Any, Any]:
-    return agent_env(CountAgent(), lambda env_id, kwargs: Given(reset, step, **more))
+    with made_by(lambda env_id, kwargs: Given(reset, step, **more)):
+        return agent_env(CountAgent())
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from llamagym_tui.agents.generic import GenericAgent
 from llamagym_tui.errors import EnvError
 from llamagym_tui.game.environment import EnvMaker, agent_env, episode_seed
-from tests.toy_env import CountAgent
+from tests.toy_env import CountAgent, made_by
 
 
 class Rendered(gymnasium.Env[int, int]):
@@ -41,8 +41,9 @@ def test_whether_text_is_rendered_is_tried_once(can_render: bool, modes: list[An
             raise EnvError("no display")
         return Rendered(**env_kwargs)
 
-    maker = EnvMaker(Player(), make)
-    made = [maker(), maker()]
+    maker = EnvMaker(Player())
+    with made_by(make):
+        made = [maker(), maker()]
     assert asked == modes
     assert [env.render_mode for env in made] == modes[2:] * 2
 

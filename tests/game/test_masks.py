@@ -13,7 +13,7 @@ from gymnasium import spaces
 from llamagym_tui.errors import EnvError
 from llamagym_tui.game.environment import agent_env
 from llamagym_tui.game.observed import admissible_actions
-from tests.toy_env import CountAgent
+from tests.toy_env import CountAgent, made_by
 
 
 class Space(gymnasium.Env[Any, Any]):
@@ -25,7 +25,8 @@ def agent_of(names: str, space: Any) -> CountAgent:
     """An agent that has played in an action space; None: in none yet."""
     agent = type("Masked", (CountAgent,), {"action_names": tuple(names), "counts_actions": True})()
     if space is not None:
-        agent_env(agent, lambda env_id, kwargs: Space(space))
+        with made_by(lambda env_id, kwargs: Space(space)):
+            agent_env(agent)
     return agent
 
 

@@ -97,7 +97,9 @@ def test_a_gguf_file_learns_goes_out_and_plays_in_llama_cpp_as_it_does_here(
     agent = BlackjackAgent()
     loaded = load_model_and_tokenizer(str(folder), "cpu")
     chooses = GenerationConfig(policy="score")
-    policy = Policy(loaded.model, loaded.tokenizer, chooses, [agent.replies(at) for at in range(2)])
+    policy = Policy(
+        loaded.model, loaded.tokenizer, chooses, [agent.format_action(at) for at in range(2)]
+    )
     prompts = [agent.format_observation(state) for state in STATES]
     here = [_chosen(policy, agent.get_system_prompt(), text) for text in prompts]
     decided = [at for at, (_, odds) in enumerate(here) if odds > SHIFT]

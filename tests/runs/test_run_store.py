@@ -25,9 +25,9 @@ def config(run_dir: Path, **settings: object) -> RunConfig:
 
 def started(prompt: str) -> RunStarted:
     return RunStarted(
-        agent="blackjack", env_id="Blackjack-v1", model="bundled", run_dir="r", seed=0, n_envs=1, mode="train",
-        system_prompt=prompt, prompt_version=0, action_names=[], baselines={},
-        device="cpu", episodes=0, updates=0,
+        agent="blackjack", model="bundled", run_dir="r", n_envs=1, mode="train",
+        system_prompt=prompt, prompt_version=0, baselines={},
+        episodes=0, updates=0,
     )  # fmt: skip
 
 

@@ -15,8 +15,8 @@ from textual.screen import Screen
 
 from llamagym_tui import app, screens
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.screens.playground.playground import PlaygroundScreen
-from llamagym_tui.screens.steering.prompt_editor import VersionList
+from llamagym_tui.screens.playground.playground import REQUESTS, PlaygroundScreen
+from llamagym_tui.screens.playground.prompt_editor import VersionList
 
 
 def own_classes() -> Iterator[type[DOMNode]]:
@@ -78,7 +78,7 @@ def test_every_action_of_a_key_exists_and_takes_its_parameters(kind: type[DOMNod
 @pytest.mark.parametrize(
     ("kind", "right", "wrong"),
     [
-        (PlaygroundScreen, "pause", "pasue"),
+        (PlaygroundScreen, "roll_back", "rol_back"),
         (PlaygroundScreen, "app.help", "help"),
         (PlaygroundScreen, "turn(1)", "turn"),
         (PlaygroundScreen, "metrics", "metrics(1)"),
@@ -90,6 +90,13 @@ def test_a_slip_in_the_name_of_an_action_is_seen(
 ) -> None:
     assert any(does(owner, right) for owner in owners(kind, right))
     assert not any(does(owner, wrong) for owner in owners(kind, wrong))
+
+
+def test_each_request_to_the_trainer_has_a_key() -> None:
+    bound = {binding.action for binding in Binding.make_bindings(PlaygroundScreen.BINDINGS)}
+    assert {action for action in bound if "ask(" in action} == {
+        f"ask('{name}')" for name in REQUESTS
+    }
 
 
 def refusing_classes() -> list[type[DOMNode]]:

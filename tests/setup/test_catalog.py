@@ -50,6 +50,10 @@ def test_a_built_in_agent_is_found_by_name() -> None:
     assert catalog.built_in()["blackjack"] is BlackjackAgent
 
 
+def test_the_id_of_a_world_that_its_number_does_not_tell_is_played_by_its_agent() -> None:
+    assert catalog.find_agent("Taxi-v4") is catalog.find_agent("taxi")
+
+
 def test_an_id_that_a_package_registers_is_refused_with_how_its_module_is_named() -> None:
     with pytest.raises(
         UsageError, match=r"There is no agent named 'ALE/Pong-v5'; .*ale_py:ALE/Pong-v5"

@@ -69,11 +69,6 @@ def took(env_id: str, action: int) -> str:
         ("MountainCar-v0", "position 39, speed 50", "left wait right"),
         ("FrozenLake8x8-v1", "0", "left down right up"),
         ("CliffWalking-v1", "36", "up right down left"),
-        (
-            "Taxi-v4",
-            "row 2, column 2, passenger blue, destination red",
-            "south north east west pick up drop off",
-        ),
         ("Blackjack-v1", "total 20, dealer 7, ace 0", "stick hit"),
     ],
 )

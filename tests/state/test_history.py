@@ -72,7 +72,7 @@ def recalled(tmp_path: Path, *events: AnyEvent) -> RunState:
 
 def under(state: RunState) -> list[tuple[int, str, int, float]]:
     return [
-        (known.version, known.text, known.train.episodes, sum(known.train.recent))
+        (known.version, known.text, known.under("train").episodes, sum(known.under("train").recent))
         for known in state.prompts
     ]
 
@@ -141,4 +141,4 @@ def test_a_trainer_that_is_started_again_goes_on_from_its_checkpoint(tmp_path: P
     assert (again.updates, again.run) == (3, None)
     state = reduce(again, taken_up(10, 2))
     assert (state.updates, state.stats, len(state.history.samples)) == (2, update(2, 10).stats, 2)
-    assert [known.train.episodes for known in state.prompts] == [4, 6]
+    assert [known.under("train").episodes for known in state.prompts] == [4, 6]

@@ -15,7 +15,11 @@ def test_episodes_go_to_the_version_and_mode_that_played_them():
         versions, fakes.counted([-1.0], 3, prompt_version=2, mode="inference"), 9
     )
     old, new = versions
-    assert (old.train.episodes, old.inference.episodes, old.updates) == (2, 0, (7, 7))
+    assert (old.under("train").episodes, old.under("inference").episodes, old.updates) == (
+        2,
+        0,
+        (7, 7),
+    )
     assert (new.under("train").episodes, new.under("inference").last, new.updates) == (
         0,
         (-1.0, 0.0, 1),
@@ -31,8 +35,8 @@ def test_a_version_is_measured_at_its_end_not_over_all_training():
         versions = prompts.counted(versions, fakes.counted(returns, 1, prompt_version=0), update)
     (known,) = versions
     # 250 times 1 and -1, then 500 times 1.
-    assert known.train.last is not None
-    assert (known.train.last.mean, known.train.last.episodes) == (0.5, RECENT)
+    assert known.under("train").last is not None
+    assert (known.under("train").last.mean, known.under("train").last.episodes) == (0.5, RECENT)
     assert known.updates == (0, 3)
 
 

@@ -161,7 +161,7 @@ def test_a_resumed_run_counts_under_its_prompts_what_the_checkpoint_has():
     )
     begun = structs.replace(fakes.run_started(), episodes=4)
     state = after(begun, state=run.restarted(lost))
-    assert [known.train.recent for known in state.prompts] == [(1.0,) * 4]
+    assert [known.under("train").recent for known in state.prompts] == [(1.0,) * 4]
 
 
 def test_a_roll_back_is_marked_noted_and_sets_the_updates_back():

@@ -12,8 +12,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.settings import RunConfig
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
-from llamagym_tui.state.transcript import MAX_ENTRY
-from llamagym_tui.state.view import MAX_PLACES
+from llamagym_tui.state.transcript import MAX_ENTRY, MAX_PLACES
 
 
 def begun(episode: int) -> EpisodeStarted:

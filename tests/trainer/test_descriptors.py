@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from llamagym_tui.trainer.descriptors import prints_to
+from llamagym_tui.trainer.pipes import prints_to
 
 full_device = pytest.mark.skipif(
     not os.path.exists("/dev/full"), reason="Linux has a device that is always full"
@@ -30,7 +30,7 @@ def test_an_agent_that_prints_on_a_full_disk_goes_on(tmp_path: Path) -> None:
     code = f"""
 import os, sys
 from pathlib import Path
-from llamagym_tui.trainer.descriptors import take_over_wire
+from llamagym_tui.trainer.pipes import take_over_wire
 wire = take_over_wire(Path({str(tmp_path / "log")!r}))
 print("kept")
 os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
@@ -48,7 +48,7 @@ def test_a_process_ends_while_a_thread_of_a_library_prints(tmp_path: Path) -> No
     code = f"""
 import sys, threading, time
 from pathlib import Path
-from llamagym_tui.trainer.descriptors import take_over_wire
+from llamagym_tui.trainer.pipes import take_over_wire
 take_over_wire(Path({str(tmp_path / "log")!r}))
 
 def noise():

@@ -26,8 +26,8 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import initial_state
 from llamagym_tui.state.transcript import Notice
-from llamagym_tui.trainer import event_pipe
-from llamagym_tui.trainer.event_pipe import EventPipe
+from llamagym_tui.trainer import pipes
+from llamagym_tui.trainer.pipes import EventPipe
 from tests import fakes
 
 
@@ -41,8 +41,8 @@ class Ends(NamedTuple):
 
 @pytest.fixture
 def ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ends]:
-    monkeypatch.setattr(event_pipe, "MOST_WAITING", 4096)
-    monkeypatch.setattr(event_pipe, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(pipes, "MOST_WAITING", 4096)
+    monkeypatch.setattr(pipes, "PATIENCE_S", 0.1)
     read, write = os.pipe()
     gone = threading.Event()
     reader, writer = os.fdopen(read, "rb"), os.fdopen(write, "wb", buffering=0)
@@ -134,7 +134,7 @@ def test_a_gap_is_marked_where_the_conversation_goes_on(ends: Ends) -> None:
 
 
 def test_within_an_episode_the_conversation_goes_on_with_an_observation_and_its_beginning() -> None:
-    gap = event_pipe.Gap()
+    gap = pipes.Gap()
     started = EpisodeStarted(at_s=1.0, episode=7, system_prompt="", prompt_version=2, mode="train")
     turn = TurnFinished(
         at_s=2.0,
@@ -147,7 +147,7 @@ def test_within_an_episode_the_conversation_goes_on_with_an_observation_and_its_
         reward=0.0,
     )
     shown = ObservationShown(at_s=3.0, episode=7, turn=1, text="15")
-    assert list(gap.around(started, event_pipe.MOST_WAITING + 1)) == []
+    assert list(gap.around(started, pipes.MOST_WAITING + 1)) == []
     assert list(gap.around(turn, 0)) == []
     marked = EventsLeftOut(at_s=3.0, count=1)
     assert list(gap.around(shown, 0)) == [marked, started, shown]
@@ -164,7 +164,7 @@ def test_a_reader_that_stopped_holds_up_the_end_for_a_while_only(ends: Ends) -> 
 def test_the_end_waits_no_longer_than_something_is_unread(
     ends: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_pipe, "PATIENCE_S", 5.0)
+    monkeypatch.setattr(pipes, "PATIENCE_S", 5.0)
     ends.pipe.send(update(1))
     assert wire.read_frame(ends.read)
     began = time.monotonic()

@@ -15,7 +15,7 @@ from llamagym_tui.protocol.events import (
     PhaseChanged,
     UpdateFinished,
 )
-from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
+from llamagym_tui.trainer.probes.inspect_reply import ActionProbes
 from tests.fake_parts import Stage
 
 QUESTION = ProbeActions(ticket=7, messages=[user("Call.")])

@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from llamagym_tui.protocol.events import EvaluationFinished, UpdateFinished
-from llamagym_tui.trainer import tracker
-from llamagym_tui.trainer.tracker import Tracker
+from llamagym_tui.trainer import event_sinks
+from llamagym_tui.trainer.event_sinks import Tracker
 from tests import fakes
 
 
@@ -49,7 +49,7 @@ def a_run() -> list[Any]:
 
 def tracked(name: Any, run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     library = Library()
-    monkeypatch.setattr(tracker, "import_module", lambda module: library)
+    monkeypatch.setattr(event_sinks, "import_module", lambda module: library)
     sink = Tracker(fakes.config(run_dir, track=name))
     for event in a_run():
         sink.take(event)
@@ -89,7 +89,7 @@ def test_a_library_that_fails_is_a_fault_that_the_session_survives(
     def broken(*words: Any, **options: Any) -> None:
         raise RuntimeError("no room")
 
-    monkeypatch.setattr(tracker, "import_module", lambda name: SimpleNamespace(init=broken))
+    monkeypatch.setattr(event_sinks, "import_module", lambda name: SimpleNamespace(init=broken))
     sink = Tracker(fakes.config(tmp_path, track="wandb"))
     with pytest.raises(OSError, match="wandb: no room"):
         sink.take(a_run()[2])

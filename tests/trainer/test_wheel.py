@@ -31,7 +31,7 @@ from llamagym_tui.protocol.events import (
     TurnFinished,
     WheelTaken,
 )
-from llamagym_tui.screens.demos.recording import DemoRecorder
+from llamagym_tui.screens.play.table import DemoRecorder
 from llamagym_tui.setup.run_agent import RunAgent
 from tests.fake_parts import Stage
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from llamagym_tui.engine.policy.sampler import Reply
     from llamagym_tui.game.actions import ActionReading
     from llamagym_tui.game.agent_base import AgentBase
-    from llamagym_tui.settings import Mode
     from llamagym_tui.trainer.rollout.failures import Notices
     from llamagym_tui.trainer.rollout.spectator import Spectator
 
@@ -38,17 +37,6 @@ class Owner(Protocol):
     is_drawing: bool
     max_turns: int
     system_prompt: str
-    prompt_version: int
-
-    @property
-    def mode(self) -> Mode: ...
-
-    @property
-    def group_size(self) -> int: ...
-
-    def group_of(self, number: int) -> int: ...
-
-    def seed_of(self, number: int) -> int: ...
 
 
 class Move(NamedTuple):
@@ -76,6 +64,8 @@ class EnvSlot:
         """The state before the next reply, in the agent's words."""
         self.others: list[PlayedTurn] = []
         """Turns of the other player, where that is a policy."""
+        self._seed = 0
+        """Of the episode."""
         self._seen: Any = None
         """The observation that `shown` words."""
 
@@ -94,23 +84,19 @@ class EnvSlot:
     def is_watched(self) -> bool:
         return self.rollout.spectator.env == self.index
 
-    def reset(self, number: int) -> None:
-        """Reset the environment for the episode of this number. Raises EpisodeFault."""
-        self.counts = EpisodeCounts(
-            mode=self.rollout.mode,
-            prompt_version=self.rollout.prompt_version,
-            number=number,
-        )
+    def reset(self, counts: EpisodeCounts, seed: int) -> None:
+        """Reset the environment for another episode. Raises EpisodeFault."""
+        self.counts = counts
         self.others = []
-        self.game.reset(self.rollout.seed_of(number))
+        self._seed = seed
+        self.game.reset(seed)
 
     def seat(self) -> Seat:
         """The other player's situation. Raises EpisodeFault: the agent cannot word it."""
         prompt = self.rollout.system_prompt
         if self.episode is not None:
             prompt = self.episode.system_prompt
-        seed = self.rollout.seed_of(self.counts.number)
-        return Seat(seed, prompt, self.others, self.game.look())
+        return Seat(self._seed, prompt, self.others, self.game.look())
 
     def step_other(self, seat: Seat, reply: str) -> None:
         """Make the other player's step; its reward is for the turn before it. Raises EpisodeFault."""
@@ -131,7 +117,6 @@ class EnvSlot:
             PromptTooLongError: the model cannot read its first prompt.
         """
         rollout = self.rollout
-        version = self.counts.prompt_version
         self._look()
         episode = Episode(rollout.policy, rollout.system_prompt)
         try:
@@ -146,7 +131,7 @@ class EnvSlot:
             events.EpisodeStarted(
                 episode=self.counts.number,
                 system_prompt=rollout.system_prompt,
-                prompt_version=version,
+                prompt_version=self.counts.prompt_version,
                 mode=self.counts.mode,
             )
         )
@@ -275,8 +260,6 @@ class EnvSlot:
     def _finish(self, end: End) -> Trajectory:
         trajectory = self.under_way.finish(end, self.shown.text if end == "truncated" else None)
         trajectory.episode = self.counts.number
-        if self.rollout.group_size > 1:
-            trajectory.group = self.rollout.group_of(self.counts.number)
         self.episode = None
         self.counts.is_truncated = end == "truncated"
         self.rollout.notices.of_episode(self.counts)

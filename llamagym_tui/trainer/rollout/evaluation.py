@@ -11,81 +11,39 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.protocol.events import (
-    EvaluationFinished,
-    Event,
-    PolicyMapped,
-    PromptsCompared,
-    WarningRaised,
-)
-from llamagym_tui.settings import MAX_FAILURES
+from llamagym_tui.protocol.events import EvaluationFinished, PolicyMapped, PromptsCompared
 from llamagym_tui.state.returns import MeanReturn, margin, mean_return
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts, evaluated
-from llamagym_tui.trainer.rollout.opponents import Opponent
 from llamagym_tui.trainer.rollout.rollout import Rollout
 
 
 def evaluate(
-    agent: AgentBase,
-    policy: Policy,
-    *,
+    rollout: Rollout,
     episodes: int,
-    greedy: bool,
-    seed: int,
-    n_envs: int,
-    system_prompt: str | None = None,
+    *,
     limit_s: float | None = None,
     should_stop: Callable[[], bool] = lambda: False,
-    warn: Callable[[str], None] = lambda sentence: None,
     progress: Callable[[int], None] = lambda done: None,
-    ended: list[EpisodeCounts] | None = None,
-    max_turns: int | None = None,
-    max_failures: int = MAX_FAILURES,
-    opponent: Opponent | None = None,
+    ended: list[EpisodeCounts],
 ) -> EvaluationFinished | None:
-    """Play episodes in environments apart from any run; exactly `episodes` of them unless stopped or out of time.
+    """Play a new rollout's episodes and close it; exactly `episodes` of them unless stopped or out of time.
 
-    Returns None if it was stopped with episodes under way: without the long ones the mean would be biased.
+    Returns None if it was stopped with episodes under way: without the long ones the mean would be biased. The policy's
+    own random state is left as it was.
 
     Args:
-        policy: chooses replies; its own random state is left as it was.
-        seed: of environments and sampling.
-        system_prompt: None: the agent's own.
         limit_s: seconds after which no episode begins; those under way are played on. None: no limit.
         progress: called with the number of episodes that have ended.
         ended: receives the episodes; those of a number have the same seed in every evaluation with this one.
-        max_turns: as of `Rollout`; so are the two after it.
     Raises:
-        EnvError: an environment cannot be made, or too many episodes in a row failed.
+        EnvError: too many episodes in a row failed.
         PromptTooLongError: the model cannot read a first prompt.
+        GeneratorError: an endpoint gives no reply.
     """
-
-    def emit(event: Event) -> None:
-        if isinstance(event, WarningRaised):
-            warn(event.message)
-
     began = time.perf_counter()
-    rollout = Rollout(
-        agent,
-        policy,
-        n_envs=min(n_envs, episodes),
-        batch_turns=1,
-        seed=seed,
-        emit=emit,
-        greedy=greedy,
-        episode_limit=episodes,
-        max_turns=max_turns,
-        max_failures=max_failures,
-        opponent=opponent,
-    )
     rollout.mode = "inference"
-    if system_prompt is not None:
-        rollout.set_system_prompt(system_prompt, 0)
-    if ended is None:
-        ended = []
-    with closing(rollout), policy.evaluation_seed(seed):
+    rollout.episode_limit = episodes
+    with closing(rollout), rollout.policy.evaluation_seed(rollout.seed):
         while len(ended) < episodes and not should_stop():
             ended += rollout.step()
             progress(len(ended))
@@ -96,7 +54,7 @@ def evaluate(
         return None
     return evaluated(
         ended,
-        greedy=greedy,
+        greedy=rollout.greedy,
         elapsed_s=time.perf_counter() - began,
         dropped=rollout.failures.dropped,
     )

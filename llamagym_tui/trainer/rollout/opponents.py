@@ -6,7 +6,7 @@ trained. A reply that names no action is the fallback action, as for the player 
 
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,17 +17,12 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Sampler
 from llamagym_tui.game.chat import Conversation, user, with_actions
 from llamagym_tui.game.observed import Observed
-from llamagym_tui.settings import GenerationConfig
-
-if TYPE_CHECKING:  # its client is imported where there is an endpoint
-    from llamagym_tui.game.endpoint import Endpoint
+from llamagym_tui.trainer.rollout.endpoint_policy import EndpointPolicy, sampler_of
 
 EVERY = 5
 """Updates between two selves that are kept."""
 MOST_KEPT = 8
 """Selves that are kept; the oldest one is let go."""
-LARGEST_SEED = 2**31
-"""Servers take seeds of 32 bits with a sign."""
 
 
 class Seat(NamedTuple):
@@ -66,46 +61,18 @@ class Opponent:
     def begin_anew(self) -> None:
         """Begin with the present policy, as after a roll back."""
 
-    def close(self) -> None:
-        pass
-
 
 class ModelOpponent(Opponent):
-    """Another model, which is in this process."""
+    """Another model, here or behind an endpoint."""
 
     def __init__(self, policy: Policy, system_prompt: str) -> None:
         self.policy = policy
         self._system_prompt = system_prompt
-        self._sampler = Sampler(policy)
+        self._sampler = sampler_of(policy)
 
     def replies(self, seats: Sequence[Seat], *, greedy: bool) -> list[str]:
         own = [seat._replace(system_prompt=self._system_prompt) for seat in seats]
         return _replies(self.policy, self._sampler, own, greedy=greedy)
-
-
-class EndpointOpponent(Opponent):
-    """A model behind an endpoint."""
-
-    def __init__(
-        self, endpoint: "Endpoint", generation: GenerationConfig, prompt: str, history: int | None
-    ) -> None:
-        """`history` is how many turns before the present one it sees. None: all."""
-        self._endpoint = endpoint
-        self._generation = generation
-        self._prompt = prompt
-        self._history = history
-
-    def replies(self, seats: Sequence[Seat], *, greedy: bool) -> list[str]:
-        own = [seat._replace(system_prompt=self._prompt) for seat in seats]
-        return self._endpoint.replies(
-            [_conversation(seat, self._history) for seat in own],
-            list(map(_seed, seats)),
-            max_tokens=self._generation.max_new_tokens,
-            temperature=0.0 if greedy else self._generation.temperature,
-        )
-
-    def close(self) -> None:
-        self._endpoint.close()
 
 
 class EarlierSelves(Opponent):
@@ -157,7 +124,9 @@ class EarlierSelves(Opponent):
         self._selves = [*self._selves, (earlier, sampler)][-MOST_KEPT:]
 
 
-def _replies(policy: Policy, sampler: Sampler, seats: Sequence[Seat], *, greedy: bool) -> list[str]:
+def _replies(
+    policy: Policy, sampler: Sampler | EndpointPolicy, seats: Sequence[Seat], *, greedy: bool
+) -> list[str]:
     """What a policy replies in each seat. Its own random state stays as it was."""
     prompts = [prompt_after(policy, _conversation(seat, policy.history)) for seat in seats]
     # As what is drawn depends on no state, a resumed run has nothing to restore.
@@ -174,7 +143,7 @@ def _replies(policy: Policy, sampler: Sampler, seats: Sequence[Seat], *, greedy:
 
 
 def _seed(seat: Seat) -> int:
-    return (seat.seed + len(seat.turns)) % LARGEST_SEED
+    return seat.seed + len(seat.turns)
 
 
 def _conversation(seat: Seat, history: int | None) -> Conversation:

@@ -8,13 +8,12 @@ between replies and actions until they have chosen.
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.policy.sampler import Reply, Sampler
+from llamagym_tui.engine.policy.sampler import Reply
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.engine.tokens.tokenization import Opening
@@ -22,11 +21,12 @@ from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.choices import OfferedAction, choices
 from llamagym_tui.game.drawing import draws
-from llamagym_tui.game.environment import Env, EnvMaker, episode_seed, turn_limit
+from llamagym_tui.game.environment import EnvMaker, episode_seed, turn_limit
 from llamagym_tui.game.game import EpisodeFault, Game
 from llamagym_tui.game.observed import names_by_turn
 from llamagym_tui.protocol import events
 from llamagym_tui.settings import MAX_FAILURES, Mode
+from llamagym_tui.trainer.rollout.endpoint_policy import sampler_of
 from llamagym_tui.trainer.rollout.env_slot import EnvSlot, Move, named_action
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounts
 from llamagym_tui.trainer.rollout.failures import Failures, Notices
@@ -69,7 +69,6 @@ class Rollout:
         greedy: bool = False,
         episode_limit: int | None = None,
         max_failures: int = MAX_FAILURES,
-        make_env: Callable[[], Env] | None = None,
         ranks: Ranks = ALONE,
         opponent: Opponent | None = None,
     ) -> None:
@@ -84,7 +83,6 @@ class Rollout:
             emit: receives the events of what is watched, and warnings.
             episode_limit: episodes to end since the run began. None: no limit.
             max_failures: dropped episodes in a row that end the run.
-            make_env: `EnvMaker` if None.
             ranks: this one and those that play other environments; their episodes have numbers in turn.
             opponent: the other player, where that is a policy.
         Raises:
@@ -117,9 +115,10 @@ class Rollout:
         self.prompt_version = 0
         self._group_size = group_size
         self._mode: Mode = "train"
-        self._make_env = make_env or EnvMaker(agent)
+        self._make_env = EnvMaker(agent)
         self._replies: dict[int, Reply] | None = None
         """The agent's replies by environment, while a step waits between them and the actions."""
+        self._sampler = sampler_of(policy)
         self._batch = BatchUnderWay()
         self.slots: list[EnvSlot] = []
         self.resize(n_envs)
@@ -180,10 +179,6 @@ class Rollout:
         """The number of the episodes that share a seed with this one; one rank plays all of them."""
         nth, rank = divmod(number, self.ranks.size)
         return nth // self.group_size * self.ranks.size + rank
-
-    def seed_of(self, number: int) -> int:
-        """The seed to which an episode's environment is reset."""
-        return episode_seed(self.seed, self.group_of(number))
 
     @property
     def group_size(self) -> int:
@@ -295,7 +290,7 @@ class Rollout:
         for slot in self.slots[n_envs:]:
             slot.game.close()
         del self.slots[n_envs:]
-        self._sampler = Sampler(self.policy)
+        self._sampler.forget()
         self.restart()
 
     def close(self) -> None:
@@ -305,14 +300,18 @@ class Rollout:
     def begin_episodes(self) -> None:
         """Start episodes where none is under way, as many as the batch needs."""
         idle = [slot for slot in self.slots if slot.episode is None]
-        fresh: list[EnvSlot] = []
-        for slot in idle[: self._may_start(len(idle))]:
-            number = self.started
+        fresh = idle[: self._may_start(len(idle))]
+        for slot in fresh:
+            counts = EpisodeCounts(
+                mode=self.mode, prompt_version=self.prompt_version, number=self.started
+            )
+            seed = episode_seed(self.seed, self.group_of(self.started))
             self.started += self.ranks.size  # the others have the numbers between
-            if self._went_well(slot, partial(slot.reset, number)):
-                fresh.append(slot)
+            with self._dropped_if_faulty(slot):
+                slot.reset(counts, seed)
         for slot in self._after_others(fresh):
-            self._went_well(slot, slot.begin)
+            with self._dropped_if_faulty(slot):
+                slot.begin()
 
     def step(self) -> list[EpisodeCounts]:
         """One turn in every live environment, new episodes started first; the episodes that ended.
@@ -331,14 +330,17 @@ class Rollout:
         replies = self._replies
         self._replies = None
         moves = {self.slots[env]: self._move(env, reply) for env, reply in replies.items()}
-        stepped = [
-            slot for slot, move in moves.items() if self._went_well(slot, partial(slot.play, move))
-        ]
+        for slot, move in moves.items():
+            with self._dropped_if_faulty(slot):
+                slot.play(move)
+        stepped = _sound(moves)
         self.env_steps += len(stepped)
-        ended = []
+        ended: list[EpisodeCounts] = []
         for slot in self._after_others(stepped):
-            if self._finish_turn(slot, moves[slot]):
-                ended.append(slot.counts)
+            with self._dropped_if_faulty(slot):
+                if (trajectory := slot.finish_turn(moves[slot])) is not None:
+                    self._keep(slot, trajectory)
+                    ended.append(slot.counts)
         return ended
 
     @property
@@ -471,43 +473,33 @@ class Rollout:
         person = self.wheel.take_reply() if env == self.wheel.env else None
         return self.slots[env].move(reply, person)
 
-    def _went_well(self, slot: EnvSlot, act: Callable[[], object]) -> bool:
-        """Act in an environment; if that fails, its episode is dropped."""
+    @contextmanager
+    def _dropped_if_faulty(self, slot: EnvSlot) -> Iterator[None]:
+        """Act in an environment; if that fails, its episode is dropped, and the environment is broken."""
         try:
-            act()
+            yield
         except EpisodeFault as fault:
             self._drop(slot, fault)
-            return False
-        return True
 
-    def _after_others(self, slots: list[EnvSlot]) -> list[EnvSlot]:
+    def _after_others(self, slots: Sequence[EnvSlot]) -> list[EnvSlot]:
         """Let the other player move wherever it is to; the environments that did not fail."""
-        left = list(slots)
-        while waiting := [slot for slot in left if slot.game.awaits_other]:
+        while waiting := [slot for slot in _sound(slots) if slot.game.awaits_other]:
             assert self.opponent is not None, "an environment asks for an opponent that is here"
             seats = {}
             for slot in waiting:
-                try:
+                with self._dropped_if_faulty(slot):
                     seats[slot] = slot.seat()
-                except EpisodeFault as fault:
-                    self._drop(slot, fault)
-                    left.remove(slot)
             replies = self.opponent.replies(list(seats.values()), greedy=self.greedy)
             for (slot, seat), reply in zip(seats.items(), replies, strict=True):
-                if not self._went_well(slot, partial(slot.step_other, seat, reply)):
-                    left.remove(slot)
-        return left
+                with self._dropped_if_faulty(slot):
+                    slot.step_other(seat, reply)
+        return _sound(slots)
 
-    def _finish_turn(self, slot: EnvSlot, move: Move) -> bool:
-        """Credit a turn in one environment; true if that ended its episode."""
-        try:
-            trajectory = slot.finish_turn(move)
-        except EpisodeFault as fault:
-            self._drop(slot, fault)
-            return False
-        if trajectory is None:
-            return False
+    def _keep(self, slot: EnvSlot, trajectory: Trajectory) -> None:
+        """Count an episode that has ended, and keep it for the update, or to be recalled."""
         counts = slot.counts
+        if self.group_size > 1:
+            trajectory.group = self.group_of(counts.number)
         self.episodes += 1
         self._batch.typical_length += 0.1 * (counts.length - self._batch.typical_length)
         if counts.mode == "train" and trajectory.own_turns:
@@ -516,7 +508,6 @@ class Rollout:
             self._batch.untrained.append(trajectory)
         if counts.is_corrected:
             self.emit(episode_corrected(slot.history))
-        return True
 
     def _drop(self, slot: EnvSlot, fault: EpisodeFault) -> None:
         """Leave an episode out; only its number is used."""
@@ -526,6 +517,11 @@ class Rollout:
         step = slot.counts.length + 1
         where = f"Environment {slot.index + 1:,}, episode {number:,}, step {step:,}"
         self.failures.add(number // self.ranks.size, where, fault)
+
+
+def _sound(slots: Iterable[EnvSlot]) -> list[EnvSlot]:
+    """Those whose environment has not failed."""
+    return [slot for slot in slots if not slot.game.is_broken]
 
 
 class BatchUnderWay:

@@ -24,7 +24,7 @@ class Bare(BareApp):
 
     def __init__(self) -> None:
         super().__init__()
-        self.view = ConversationView()
+        self.view = ConversationView(id="view")
 
     def compose(self) -> ComposeResult:
         yield ConversationPane(self.view)
@@ -98,7 +98,7 @@ def test_rows_that_come_one_by_one_are_those_of_the_whole():
         (ReplySoFar(0, 0, "<think>12 and"), ["<think>12 and", "▌"]),
         (
             ReplySoFar(0, 0, f"<think>12?</think>Low. {HIT}", done=True),
-            ["[thought] ", "Low. ", HIT],
+            ["[thought] Low. ", HIT],
         ),
     ],
 )
@@ -106,7 +106,8 @@ def test_a_reason_stands_apart_from_its_action_and_a_thought_that_is_over_is_fol
     reply: ReplySoFar, said: list[str]
 ) -> None:
     (paragraph,) = paragraphs(reply)
-    assert [piece.text for piece in paragraph.pieces] == said
+    text = paragraph.text
+    assert [text.plain[span.start : span.end] for span in text.spans if span.end] == said
 
 
 def test_a_turn_in_full_is_wrapped_beside_its_labels():
@@ -123,8 +124,8 @@ def test_a_turn_in_full_is_wrapped_beside_its_labels():
 def test_turns_that_a_prompt_leaves_out_are_named_above_its_observation() -> None:
     shown = ObservationShown(episode=0, turn=9, text="You see a hill.", left_out=1)
     above, env = paragraphs(shown)
-    assert above.pieces[0].text == "The prompt leaves out the oldest 1 turn of the episode."
-    assert env.pieces[0].text == "You see a hill."
+    assert above.text.plain == "The prompt leaves out the oldest 1 turn of the episode."
+    assert env.text.plain == "You see a hill."
     assert len(paragraphs(replace(shown, left_out=0))) == 1
 
 
@@ -132,9 +133,7 @@ def test_the_most_probable_actions_are_shown():
     probed = ActionsProbed(episode=0, turn=0, names=["stick", "hit"], shares=[0.25, 0.7])
     (policy,) = paragraphs(probed)
     assert policy.label == "policy"
-    assert [piece.text.split(" █")[0].strip() for piece in policy.pieces] == [
-        "hit 70%", "███████", "stick 25%", "██▌", "other replies 5%",
-    ]  # fmt: skip
+    assert policy.text.plain == "hit 70% ███████  stick 25% ██▌  other replies 5%"
 
 
 @pytest.mark.parametrize("width", [17, 40, 93])

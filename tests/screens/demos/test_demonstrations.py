@@ -181,6 +181,7 @@ async def test_a_warm_start_trains_on_a_persons_corrections_and_only_where_there
         await sees(pilot, "recorded by you: 1 preference pair")
         await pilot.press("down", "enter")
         await sees(pilot, "method     prefer a person's reply over the model's (DPO)")
+        await sees(pilot, "pairs      1")
         assert "learnt by heart" not in shown(pilot), "the doubts are those of an imitation"
         await pilot.press("y")
         await until(pilot, lambda: client.sent)

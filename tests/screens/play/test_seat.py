@@ -13,7 +13,7 @@ from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.human_game import MATCH
 from llamagym_tui.errors import UntrustedAgent, UsageError
 from llamagym_tui.game.environment import episode_seed
-from llamagym_tui.screens.play.seat import SeatScreen
+from llamagym_tui.screens.play.table import SeatScreen
 from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 from tests import fakes
 from tests.screens.play.test_classroom import SEED, classroom, play

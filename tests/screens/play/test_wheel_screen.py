@@ -24,7 +24,7 @@ from llamagym_tui.protocol.events import (
     WheelLetGo,
     WheelTaken,
 )
-from llamagym_tui.screens.play.wheel_screen import WheelScreen
+from llamagym_tui.screens.play.wheel import WheelScreen
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.pictures import WIDE, at_sizes

@@ -24,7 +24,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.screens.play.table import HumanTableScreen
 from llamagym_tui.screens.playground.lines import Banner
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
-from llamagym_tui.screens.steering.prompt_editor import PromptEditor
+from llamagym_tui.screens.playground.prompt_editor import PromptEditor
 from llamagym_tui.screens.widgets.dialogs import QuitDialog
 from tests import fakes
 from tests.screens.conftest import MakeApp

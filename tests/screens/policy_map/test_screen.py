@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.events import PolicyMapLaidOut, UpdateFinished
-from llamagym_tui.screens.policy_map.grid import PolicyGrid
 from llamagym_tui.screens.policy_map.mapped_policy import Spot
+from llamagym_tui.screens.policy_map.screen import PolicyGrid
 from tests import fakes, recorded_run
 from tests.screens.conftest import MakeApp
 from tests.screens.map_events import blackjack, hitting, lake
@@ -123,7 +123,7 @@ async def test_an_expert_that_need_not_be_the_best_is_called_the_expert(make_app
     async with rolling_out(make_app(fakes.FakeClient(events)), WIDE) as pilot:
         await pilot.press("g")
         await sees(pilot, "plays as the expert does in 8 of 11 states")
-        await sees(pilot, "× differs from the expert")
+        await sees(pilot, "× unlike the expert")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from llamagym_tui.screens.widgets.look import (
     COLOURED,
     GROUNDS,
     LEAST_CONTRAST,
-    THEMES,
+    THEME,
     TINTED,
     contrast,
     readable,
@@ -27,7 +27,7 @@ from tests.screens.conftest import MakeApp
 from tests.screens.steps import rolling_out, sees, strips
 
 SCREENS = Path(__file__).parents[3] / "screens"
-OFFERED = [theme for theme in (*THEMES, *BUILTIN_THEMES.values()) if not theme.ansi]
+OFFERED = [theme for theme in (THEME, *BUILTIN_THEMES.values()) if not theme.ansi]
 TEXTS = ("foreground", "aside", *COLOURED, *(f"text-{name}" for name in COLOURED))
 OTHERS = {
     "secondary",
@@ -61,7 +61,7 @@ def test_the_contrast_of_black_and_white_is_21_to_1() -> None:
 
 
 def test_a_theme_that_can_be_read_keeps_its_colours() -> None:
-    theme = THEMES[0]
+    theme = THEME
     found = readable({**theme.to_color_system().generate(), **theme.variables})
     for name in COLOURED:
         one, other = Color.parse(found[name]), Color.parse(str(getattr(theme, name)))

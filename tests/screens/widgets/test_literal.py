@@ -11,7 +11,7 @@ from textual.events import Paste
 from textual.widgets import Input, Static, TextArea
 
 from llamagym_tui.app.personal import LONGEST_NOTICE
-from llamagym_tui.screens.steering.prompt_editor import PromptEditor
+from llamagym_tui.screens.playground.prompt_editor import PromptEditor
 from llamagym_tui.screens.widgets.fields import LiteralLines
 from tests import fakes
 from tests.protocol.test_literal import harmful

@@ -7,7 +7,7 @@ from textual.events import Resize
 from textual.geometry import Size
 from textual.widgets import Static
 
-from llamagym_tui.screens.widgets.fitted import HEIGHTS, WIDTHS, Fitted
+from llamagym_tui.screens.widgets.frame import HEIGHTS, WIDTHS, Fitted
 from tests.screens.steps import BareApp, sees, until
 
 

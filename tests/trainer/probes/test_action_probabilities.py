@@ -9,7 +9,7 @@ from llamagym_tui.engine.policy.decisions import probabilities_of_actions, reply
 from llamagym_tui.engine.policy.episode import prompt_after
 from llamagym_tui.game.chat import assistant, user
 from llamagym_tui.protocol import events
-from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
+from llamagym_tui.trainer.probes.inspect_reply import ActionProbes
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from tests.toy_env import CountAgent, EndlessAgent
 

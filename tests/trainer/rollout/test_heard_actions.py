@@ -105,8 +105,7 @@ def played(policy: Policy, agent: Agent, reply: str) -> tuple[Any, TurnFinished]
         agent, policy, n_envs=1, max_turns=9, batch_turns=9, seed=0, emit=emitted.append
     )
     slot: EnvSlot = rollout.slots[0]
-    slot.reset(0)
-    slot.begin()
+    rollout.begin_episodes()
     slot.under_way.observe(*slot.shown)
     HeardEnv.heard.clear()
     move = slot.move(Reply([5], [-0.1], 0.0, True), person=reply)

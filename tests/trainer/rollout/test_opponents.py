@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -11,17 +10,18 @@ import pytest
 import torch
 from msgspec.structs import replace
 
+from llamagym_tui.demos.demonstration import PlayedTurn
 from llamagym_tui.game.observed import Observed
 from llamagym_tui.protocol import events
 from llamagym_tui.settings import GenerationConfig, LoraConfig, RunConfig
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.rollout import opponents
+from llamagym_tui.trainer.rollout.endpoint_policy import EndpointPolicy
 from llamagym_tui.trainer.rollout.opponents import (
     EVERY,
     MOST_KEPT,
     EarlierSelves,
-    EndpointOpponent,
     ModelOpponent,
     Seat,
 )
@@ -128,7 +128,7 @@ def policy(make_policy, request):
     made = make_policy(lora=request.param == "adapter", policy="score")
     if request.param == "head":
         made.model.adapt(LoraConfig(layers="head", r=4))
-        made = type(made)(made.model, made.chat, made.generation, [GENTLY, HARD])
+        made = type(made)(made.model, made.chat.tokenizer, made.generation, [GENTLY, HARD])
         made.narrow.down.copy_(torch.randn(made.narrow.down.shape))
     return made
 
@@ -180,6 +180,20 @@ class FakeEndpoint:
         return [HARD] * len(conversations)
 
 
+def test_an_endpoint_sees_its_own_words_and_the_last_turns_of_its_history():
+    endpoint: Any = FakeEndpoint()
+    generation = GenerationConfig(policy="score", temperature=0.5)
+    opponent = ModelOpponent(EndpointPolicy(endpoint, generation, history=1), "Play.")
+    turns = [PlayedTurn(f"Seen {at}.", None, f"Said {at}.", 0, 0.0) for at in range(2)]
+    seats = [SEATS[0]._replace(turns=turns), SEATS[1]]
+    assert opponent.replies(seats, greedy=False) == [HARD, HARD]
+    opponent.replies(seats, greedy=True)
+    later, first = ([message["content"] for message in each] for each in endpoint.asked[:2])
+    assert later == ["Play.", "Seen 1.", "Said 1.", "The rope is at 0."]
+    assert first == ["Play.", "The rope is at 1."]
+    assert endpoint.temperatures == {0.5, 0.0}
+
+
 def test_an_earlier_self_that_is_damaged_is_refused(make_policy):
     selves = EarlierSelves(make_policy(policy="score"))
     (saved,) = selves.state()
@@ -191,16 +205,7 @@ def test_an_earlier_self_that_is_damaged_is_refused(make_policy):
 def test_another_model_plays_by_its_own_settings_and_words_whatever_the_prompt_of_the_run(
     bundled, monkeypatch
 ):
-    closed: list[str] = []
-
-    class Connected(FakeEndpoint):
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def close(self) -> None:
-            closed.append(self.name)
-
-    monkeypatch.setattr("llamagym_tui.game.endpoint.Endpoint", Connected)
+    monkeypatch.setattr("llamagym_tui.trainer.builders.Endpoint", str)
     game = catalog.find_agent("tic_tac_toe")
     monkeypatch.setattr(game, "get_system_prompt", lambda self: "Play.")
     config = RunConfig(
@@ -208,16 +213,11 @@ def test_another_model_plays_by_its_own_settings_and_words_whatever_the_prompt_o
         run_dir="",
         generation=GenerationConfig(temperature=0.1, max_new_tokens=99),
     )
-    with closing(Builders(config)) as builders:
-        for name in (str(bundled), "http://localhost:1/v1"):
-            agent = Builders(replace(config, env={"opponent": name})).agent()
-            made: Any = builders.opponent(agent, None)
-            assert made is builders.opponent(agent, None), "it is loaded once"
-            if isinstance(made, EndpointOpponent):
-                generation, prompt = made._generation, made._prompt
-            else:
-                generation, prompt = made.policy.generation, made._system_prompt
-            assert generation.temperature == 1.0
-            assert generation.max_new_tokens != 99
-            assert prompt == "Play."
-    assert closed == ["http://localhost:1/v1"]
+    builders = Builders(config)
+    for name in (str(bundled), "http://localhost:1/v1"):
+        agent = Builders(replace(config, env={"opponent": name})).agent()
+        made: Any = builders.opponent(agent, None)
+        assert made is builders.opponent(agent, None), "it is loaded once"
+        assert made.policy.generation.temperature == 1.0
+        assert made.policy.generation.max_new_tokens != 99
+        assert made._system_prompt == "Play."

@@ -35,9 +35,7 @@ def test_a_refused_action_is_counted_apart_and_charged_as_a_reply_that_names_non
     turns = [event for event in emitted if isinstance(event, TurnFinished)]
     assert {(turn.how, turn.is_refused) for turn in turns} == {("custom", True)}
     (action,) = paragraphs(turns[0])
-    assert " · read by the agent, refused by the environment" in [
-        piece.text for piece in action.pieces
-    ]
+    assert " · read by the agent, refused by the environment" in action.text.plain
     assert action.label_style == "$text-warning"
 
 

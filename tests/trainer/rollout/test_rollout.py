@@ -12,7 +12,6 @@ from llamagym_tui.game.environment import episode_seed
 from llamagym_tui.protocol import events
 from llamagym_tui.settings import RunConfig
 from llamagym_tui.trainer.builders import Builders
-from llamagym_tui.trainer.rollout.evaluation import evaluate
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from tests.toy_env import CountAgent, CountEnv, EndlessAgent, FaultyEnv
 
@@ -100,7 +99,7 @@ def test_an_episode_at_its_limit_is_truncated_and_keeps_its_true_final_observati
     trajectory = rollout.take_batch()[0]
     assert (trajectory.end, len(trajectory.turns)) == ("truncated", 3)
     assert trajectory.final_prompt is not None
-    assert "Steps: 3." in rollout.policy.chat.tokenizer.decode(trajectory.final_prompt.ids)
+    assert "Steps: 3." in rollout.policy.chat.tokenizer.decode(trajectory.final_prompt.rest)
 
 
 def test_in_inference_mode_no_sample_enters_a_batch(make_rollout):
@@ -188,6 +187,11 @@ def test_an_episodes_seed_follows_from_the_runs_seed_and_its_number_alone(make_r
     assert seeds == {episode_seed(7, number) for number in range(3, rollout.episodes)}
     assert len(seeds) == rollout.episodes - 3
     assert not seeds & {episode_seed(8, number) for number in range(20)}
+
+
+def evaluate(agent, policy, *, n_envs: int, max_turns: int, **asked):
+    config = RunConfig(agent="count", run_dir="", n_envs=n_envs, max_turns=max_turns)
+    return Builders(config).evaluate(agent, policy, **asked)
 
 
 def test_an_evaluation_plays_exactly_the_episodes_asked_for_and_leaves_the_policy_alone(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import reduce as fold
 from pathlib import Path
 
-import pytest
 from msgspec.structs import replace
 from textual.pilot import Pilot
 from textual.widgets import OptionList, TextArea
@@ -14,10 +13,9 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.commands import ComparePrompts, SetSystemPrompt
 from llamagym_tui.protocol.events import PromptChanged
-from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
+from llamagym_tui.screens.playground.evaluation import EvaluationDialog
 from llamagym_tui.screens.playground.playground import allowed
-from llamagym_tui.screens.steering import prompt_editor
-from llamagym_tui.screens.steering.prompt_editor import PromptEditor, draft_file
+from llamagym_tui.screens.playground.prompt_editor import PromptEditor, draft_file
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import initial_state
 from tests import fakes
@@ -73,10 +71,7 @@ async def test_an_older_version_can_be_taken(make_app: MakeApp):
         )
 
 
-async def test_a_draft_survives_a_crash_and_can_be_reverted(
-    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(prompt_editor, "KEEP_S", 0.01)
+async def test_a_draft_survives_a_crash_and_can_be_reverted(make_app: MakeApp):
     app = make_app()
     async with app.run_test(size=SMALL) as pilot:
         draft = await open_editor(pilot, app)
@@ -104,10 +99,7 @@ async def test_escape_does_not_throw_away_a_draft_that_cannot_be_saved(make_app:
         assert draft.text == f"{fakes.PROMPT}x"
 
 
-async def test_an_applied_draft_is_no_draft_any_more(
-    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(prompt_editor, "KEEP_S", 0.01)
+async def test_an_applied_draft_is_no_draft_any_more(make_app: MakeApp):
     client = fakes.FakeClient()
     app = make_app(client)
     async with app.run_test(size=SMALL) as pilot:

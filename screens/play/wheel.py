@@ -11,13 +11,11 @@ from llamagym_tui.protocol.commands import Act, LetGo, Resume
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.choosing import ChoosingScreen, choices_row
-from llamagym_tui.screens.widgets.command_asked import CommandAsked
+from llamagym_tui.screens.widgets.frame import HELP_KEY, CommandAsked
 from llamagym_tui.screens.widgets.key_bar import key_of
-from llamagym_tui.screens.widgets.look import ASIDE
+from llamagym_tui.screens.widgets.look import ASIDE, heading
 from llamagym_tui.screens.widgets.run_header import PHASES
 from llamagym_tui.state.run import RunState
-
-BADGE = "bold $background on $warning"
 
 
 class WheelScreen(ChoosingScreen):
@@ -26,19 +24,13 @@ class WheelScreen(ChoosingScreen):
     BINDING_GROUP_TITLE = "Wheel"
     BINDINGS = [
         Binding("space", "resume", "Resume", tooltip="End the pause.", id="wheel.resume"),
-        Binding(
-            "question_mark", "app.help", "Help", tooltip="What the keys do.", id="help", show=False
-        ),
+        HELP_KEY,
         Binding(
             "escape,w", "let_go", "Let go", tooltip="Let the agent act again.", id="wheel.let_go"
         ),
     ]
-
-    def __init__(self, state: RunState) -> None:
-        super().__init__()
-        self._state = state
-        self._had = False
-        """True once the wheel was requested or taken."""
+    _had = False
+    """True once the wheel was requested or taken."""
 
     def on_screen_resume(self) -> None:
         """The wheel may have been let go behind another screen."""
@@ -104,12 +96,12 @@ def header(state: RunState) -> Content:
     elif state.pending.of(LetGo) is not None:
         badge, now, where = "LETTING GO", "", " the agent acts again soon"
     elif state.awaited is None:
-        badge, now = "YOU HAVE THE WHEEL", " not your turn yet"
+        badge, now = "YOU HAVE THE WHEEL", "not your turn yet"
         where = f" · environment {state.wheel.env + 1:,}"
     else:
-        badge, now = "YOU HAVE THE WHEEL", " your turn"
+        badge, now = "YOU HAVE THE WHEEL", "your turn"
         where = f" · episode {state.awaited.episode:,}, turn {state.awaited.turn + 1:,}"
-    return Content.assemble((f" {badge} ", BADGE), (now, "bold"), (where, ASIDE))
+    return heading(badge, now, where, color="$warning")
 
 
 def agent_text(state: RunState) -> Content:

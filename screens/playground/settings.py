@@ -3,18 +3,17 @@
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.protocol.commands import ChangeSettings
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.screens.widgets.command_asked import CommandAsked
+from llamagym_tui.screens.widgets.dialogs import Dialog
 from llamagym_tui.screens.widgets.fields import OneLineInput
-from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.frame import CommandAsked, OfRun
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.settings import (
     LIVE,
@@ -46,35 +45,28 @@ class ValueInput(OneLineInput):
     BINDINGS = [Binding("enter", "submit", "Apply", tooltip="Request this value from the trainer.")]
 
 
-class SettingsDialog(ModalScreen[None]):
-    CSS_PATH = ["../widgets/dialogs.tcss", "settings.tcss"]
+class SettingsDialog(OfRun, Dialog[None]):
+    CSS_PATH = "settings.tcss"
+    heading = "settings"
     BINDING_GROUP_TITLE = "Settings"
     HELP = "A checkpoint is written before a change, and the charts mark it."
     BINDINGS = [Binding("escape", "back", "Back", tooltip="Leave the value as it is.")]
+    _chosen = next(iter(LIVE))
 
-    def __init__(self, state: RunState) -> None:
-        super().__init__()
-        self._state = state
-        self._chosen = next(iter(LIVE))
-
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as dialog:
-            dialog.border_title = "settings"
-            yield SettingList(
-                *[Option(text.title, id=name) for name, text in LIVE.items()],
-                id="setting-list",
-                markup=False,
-            )
-            yield Static(id="setting-meaning", markup=False)
-            with Horizontal(id="setting-form"):
-                yield Static("new value", id="value-label", markup=False)
-                yield ValueInput(id="value", may_submit=self._may_apply)
-            yield Static(id="setting-status", markup=False)
-        yield KeyBar()
+    def body(self) -> ComposeResult:
+        yield SettingList(
+            *[Option(text.title, id=name) for name, text in LIVE.items()],
+            id="setting-list",
+            markup=False,
+        )
+        yield Static(id="setting-meaning", markup=False)
+        with Horizontal(id="setting-form"):
+            yield Static("new value", id="value-label", markup=False)
+            yield ValueInput(id="value", may_submit=self._may_apply)
+        yield Static(id="setting-status", markup=False)
 
     def on_mount(self) -> None:
         self.query_one(SettingList).highlighted = 0
-        self.show(self._state)
 
     @property
     def _config(self) -> RunConfig:

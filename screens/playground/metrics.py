@@ -23,8 +23,7 @@ from llamagym_tui.screens.widgets.chart import (
     Plot,
     baseline_levels,
 )
-from llamagym_tui.screens.widgets.fitted import Fitted, TooSmall
-from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.frame import HELP_KEY, Fitted, OfRun
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import baselines, plain, share
 from llamagym_tui.screens.widgets.run_header import RunHeader
@@ -58,43 +57,29 @@ class FigureList(OptionList):
     HELP = "The figures of the last update. ok and out say whether they are healthy; ↑ and ↓ choose one to chart."
 
 
-class MetricsScreen(Fitted[None]):
+class MetricsScreen(OfRun, Fitted[None]):
     CSS_PATH = "metrics.tcss"
     BINDING_GROUP_TITLE = "Metrics"
     HELP = "The figures of the updates. docs/METRICS.md has the formulas."
     BINDINGS = [
         Binding("escape,m,q", "dismiss", "Back", tooltip="Back to the run.", id="metrics.back"),
-        Binding(
-            "question_mark",
-            "app.help",
-            "Help",
-            tooltip="Explain keys and figures.",
-            id="help",
-            key_display="?",
-        ),
+        HELP_KEY,
     ]
+    _field = "mean_return"
+    """The figure that is shown, by its field of `UpdateStats`."""
+    _listed: tuple[object, object] | None = None
 
-    def __init__(self, state: RunState) -> None:
-        super().__init__()
-        self._state = state
-        self._field = "mean_return"
-        """The figure that is shown, by its field of `UpdateStats`."""
-        self._listed: tuple[object, object] | None = None
-
-    def compose(self) -> ComposeResult:
-        yield TooSmall()
-        yield RunHeader(self._state, id="run-header")
+    def body(self) -> ComposeResult:
+        yield RunHeader(self._state)
         with Horizontal(id="metrics"):
             yield FigureList(id="figure-list", markup=False)
             with Vertical(id="figure-chart"):
                 yield Static(id="figure-title", markup=False)
                 yield Plot("The line begins with the second update.")
                 yield Static(id="figure-texts", markup=False)
-        yield KeyBar()
 
     def on_mount(self) -> None:
         self.query_one(FigureList).focus()
-        self.show(self._state)
 
     def show(self, state: RunState) -> None:
         self._state = state
@@ -205,8 +190,7 @@ def figure_drawing(state: RunState, field: str) -> Drawing | None:
     if len(points) < 2:
         return None
     known = baselines(state) if field == "mean_return" else {}
-    low = min(y - half for (_, y), half in zip(points, band, strict=True))
-    high = max(y + half for (_, y), half in zip(points, band, strict=True))
+    low, high = min(y for _, y in points), max(y for _, y in points)
     span = high - low or abs(high) or 1.0
     bounds = (FIGURES[field].low, FIGURES[field].high)
     # A bound far off would flatten the line.
@@ -216,7 +200,6 @@ def figure_drawing(state: RunState, field: str) -> Drawing | None:
         band=band,
         levels=[*(Level(bound, BOUND) for bound in near), *baseline_levels(known)],
         marks=[mark.episode for mark in state.marks],
-        fitted=[low, high, *near, *known.values()],
     )
 
 

@@ -13,8 +13,8 @@ from textual.pilot import Pilot
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.events import TurnInspected, UpdateFinished
 from llamagym_tui.protocol.inspected import PeerGroup
+from llamagym_tui.screens.conversation.inspector import TokenTable
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.inspector.inspector import TokenTable
 from tests import fakes
 from tests.recorded_run import record
 from tests.screens.conftest import MakeApp

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from llamagym_tui.screens.metrics.metrics import figure_value, health, shown_figures
+from llamagym_tui.screens.playground.metrics import figure_value, health, shown_figures
 from llamagym_tui.settings import FIGURES
 from tests import fakes
 

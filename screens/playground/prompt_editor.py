@@ -9,28 +9,23 @@ from pathlib import Path
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
-from textual.timer import Timer
 from textual.widgets import OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.commands import ComparePrompts
 from llamagym_tui.protocol.literal import literal, one_line
-from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
-from llamagym_tui.screens.widgets.command_asked import CommandAsked
+from llamagym_tui.screens.playground.evaluation import EvaluationDialog
+from llamagym_tui.screens.widgets.dialogs import Dialog
 from llamagym_tui.screens.widgets.fields import DraftArea
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
+from llamagym_tui.screens.widgets.frame import CommandAsked, OfRun
+from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.setup.run_config import read_prompt
-from llamagym_tui.state.prompts import Played, PromptVersion, words
+from llamagym_tui.state.prompts import PromptVersion, words
 from llamagym_tui.state.run import RunState
 from llamagym_tui.user_files import data_dir, replace_file
-
-KEEP_S = 0.5
-"""Seconds from a change until the draft is on disk."""
 
 
 def draft_file(agent: str) -> Path:
@@ -82,10 +77,11 @@ class VersionList(OptionList):
             self.replace_option_prompt(str(known.version), line)
 
 
-class PromptEditor(ModalScreen[str | None]):
+class PromptEditor(OfRun, Dialog[str | None]):
     """Edits a system prompt; dismissed with the new one, or with None if it did not change."""
 
-    CSS_PATH = ["../widgets/dialogs.tcss", "prompt_editor.tcss"]
+    CSS_PATH = "prompt_editor.tcss"
+    heading = "system prompt"
     BINDING_GROUP_TITLE = "Prompt"
     BINDINGS = [
         Binding(
@@ -106,8 +102,7 @@ class PromptEditor(ModalScreen[str | None]):
     ]
 
     def __init__(self, state: RunState, system_prompt: str) -> None:
-        super().__init__()
-        self._state = state
+        super().__init__(state)
         self._original = literal(system_prompt)
         self._draft = draft_file(state.config.agent)
         try:
@@ -115,20 +110,15 @@ class PromptEditor(ModalScreen[str | None]):
         except UsageError:
             self._text = self._original
         self._message = "Your earlier draft is back." if self._text != self._original else ""
-        self._due: Timer | None = None
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as frame:
-            frame.border_title = "system prompt"
-            yield DraftArea(self._text, id="draft")
-            yield VersionList(id="versions", markup=False)
-            yield Static(id="editor-status", markup=False)
-        yield KeyBar()
+    def body(self) -> ComposeResult:
+        yield DraftArea(self._text, id="draft")
+        yield VersionList(id="versions", markup=False)
+        yield Static(id="editor-status", markup=False)
 
     def on_mount(self) -> None:
         draft = self.query_one(DraftArea)
         draft.move_cursor(draft.document.end)
-        self.show(self._state)
 
     def show(self, state: RunState) -> None:
         self._state = state
@@ -143,13 +133,8 @@ class PromptEditor(ModalScreen[str | None]):
         self.query_one("#editor-status", Static).update(line)
 
     @on(TextArea.Changed)
-    def keep_soon(self) -> None:
-        if self._due is None:
-            self._due = self.set_timer(KEEP_S, self._keep)
-
-    def _keep(self) -> bool:
+    def keep(self) -> bool:
         """Write the draft; False if it could not be written."""
-        self._due = None
         text = self.query_one(DraftArea).text
         try:
             if text == self._original:
@@ -163,16 +148,16 @@ class PromptEditor(ModalScreen[str | None]):
 
     def action_apply(self) -> None:
         text = self.query_one(DraftArea).text
-        if self._due is not None:
-            self._due.stop()
-        self._draft.unlink(missing_ok=True)
-        self.dismiss(None if text == self._original else text)
+        is_changed = text != self._original
+        self._original = text  # so that no draft is kept
+        self.keep()
+        self.dismiss(text if is_changed else None)
 
     def action_revert(self) -> None:
         self._replace_draft(self._original, "The draft is the prompt again; ctrl+z undoes this.")
 
     def action_leave(self) -> None:
-        if self._keep():
+        if self.keep():
             self.dismiss(None)
 
     def _version(self, number: int | None) -> PromptVersion | None:
@@ -222,14 +207,9 @@ def version_line(known: PromptVersion, first: str, mark: str) -> Content:
         updates = "  update " + "–".join(f"{n:,}" for n in dict.fromkeys(known.updates))
     title = Content.assemble((f"{head:<11}", "bold"), words(known.text, first), (updates, ASIDE))
     played = [
-        f"  {mode} {text}"
+        f"  {mode} {last.text} over {last.episodes:,}"
         for mode in ("train", "inference")
-        if (text := _played(known.under(mode)))
+        if (last := known.under(mode).last) is not None
     ]
     lines = [Content.styled(line, ASIDE) for line in played or ["  no episode yet"]]
     return Content("\n").join([title, *lines])
-
-
-def _played(played: Played) -> str:
-    last = played.last
-    return "" if last is None else f"{last.text} over {last.episodes:,}"

@@ -18,8 +18,8 @@ from llamagym_tui.protocol.events import (
     SettingsChanged,
     UpdateFinished,
 )
-from llamagym_tui.screens.metrics.metrics import FigureList
-from llamagym_tui.screens.widgets.command_asked import CommandAsked
+from llamagym_tui.screens.playground.metrics import FigureList
+from llamagym_tui.screens.widgets.frame import CommandAsked
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.pictures import SMALL, WIDE

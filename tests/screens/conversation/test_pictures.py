@@ -7,8 +7,8 @@ from typing import Any
 from textual.pilot import Pilot
 
 from tests.screens.conftest import MakeApp
+from tests.screens.conversation.test_inspector import LAST
 from tests.screens.inspected import InspectedClient, told
-from tests.screens.inspector.test_inspector import LAST
 from tests.screens.pictures import WIDE
 from tests.screens.steps import sees, stands_still
 

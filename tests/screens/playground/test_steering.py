@@ -25,10 +25,10 @@ from llamagym_tui.protocol.events import (
     SettingsMeasured,
     WarningRaised,
 )
-from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
-from llamagym_tui.screens.metrics.metrics import FigureList, MetricsScreen
+from llamagym_tui.screens.playground.evaluation import EvaluationDialog
+from llamagym_tui.screens.playground.metrics import FigureList, MetricsScreen
 from llamagym_tui.screens.playground.playground import PlaygroundScreen, allowed
-from llamagym_tui.screens.steering.settings import SettingsDialog
+from llamagym_tui.screens.playground.settings import SettingsDialog
 from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 from llamagym_tui.settings import LIVE
 from llamagym_tui.state.run import initial_state

@@ -1,9 +1,22 @@
-"""Screens that fit the terminal, and the message in a terminal that is too small."""
+"""What all screens share: they fit the terminal, end in the row of keys, and may be about a run.
 
+A screen asks the trainer for something by a `CommandAsked`; the app alone records requests and sends them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.events import Resize
 from textual.geometry import Size
+from textual.message import Message
 from textual.screen import Screen, ScreenResultType
 from textual.widgets import Static
+
+from llamagym_tui.protocol.commands import AnyCommand
+from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.state.run import RunState
 
 MIN_WIDTH = 60
 """Cells."""
@@ -14,6 +27,18 @@ WIDE = 120
 WIDTHS: list[tuple[int, str]] = [(0, "-too-narrow"), (MIN_WIDTH, "-narrow"), (WIDE, "-wide")]
 HEIGHTS: list[tuple[int, str]] = [(0, "-too-short"), (MIN_HEIGHT, "-tall")]
 """Style classes of every screen, by size of the terminal."""
+HELP_KEY = Binding(
+    "question_mark", "app.help", "Help", tooltip="What the keys and figures mean.", id="help"
+)
+
+
+@dataclass
+class CommandAsked(Message):
+    """A request to the trainer; the app drops it while the same request is pending."""
+
+    command: AnyCommand | Callable[[RunState], AnyCommand]
+    """The command, or a function that makes it from the state when the app takes the request: two quick presses of `]`
+    watch two environments further."""
 
 
 class TooSmall(Static):
@@ -37,6 +62,15 @@ class Fitted(Screen[ScreenResultType]):
     ever.
     """
 
+    def compose(self) -> ComposeResult:
+        yield TooSmall()
+        yield from self.body()
+        yield KeyBar()
+
+    def body(self) -> ComposeResult:
+        """The widgets above the row of keys."""
+        raise NotImplementedError
+
     def on_mount(self) -> None:
         self.add_class(*size_classes(self.app.size), update=False)
 
@@ -45,6 +79,20 @@ class Fitted(Screen[ScreenResultType]):
         fits = event.size == self.outer_size and all(map(self.has_class, size_classes(event.size)))
         if fits or event.size != self.app.size:
             event.prevent_default()
+
+
+class OfRun:
+    """A first base of a screen or a dialog about a run; the app shows it each new state."""
+
+    def __init__(self, state: RunState) -> None:
+        super().__init__()
+        self._state = state
+
+    def on_mount(self) -> None:
+        self.show(self._state)
+
+    def show(self, state: RunState) -> None:
+        raise NotImplementedError
 
 
 def size_classes(size: Size) -> list[str]:

@@ -10,7 +10,6 @@ from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.events import Key
-from textual.screen import Screen
 from textual.widgets import Static
 
 from llamagym_tui.demos.judged_items import (
@@ -24,10 +23,9 @@ from llamagym_tui.demos.judged_items import (
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog
-from llamagym_tui.screens.widgets.fitted import TooSmall
-from llamagym_tui.screens.widgets.key_bar import KeyBar
-from llamagym_tui.screens.widgets.look import ASIDE
-from llamagym_tui.screens.widgets.numbers import BAR, bar, share
+from llamagym_tui.screens.widgets.frame import HELP_KEY, Fitted
+from llamagym_tui.screens.widgets.look import ASIDE, heading
+from llamagym_tui.screens.widgets.numbers import share, share_bar
 
 if TYPE_CHECKING:
     from llamagym_tui.engine.sorter import Shown, Sorter
@@ -56,7 +54,7 @@ class Reading(Protocol):
         """The sentence on why no more is read; empty if all is well."""
 
 
-class JudgingScreen(Screen[list[Path]]):
+class JudgingScreen(Fitted[list[Path]]):
     CSS_PATH = "judging.tcss"
     BINDING_GROUP_TITLE = "Sort"
     BINDINGS = [
@@ -70,7 +68,7 @@ class JudgingScreen(Screen[list[Path]]):
             tooltip="Write sorted.tsv beside the file, and leave.",
             id="judge.stop",
         ),
-        Binding("question_mark", "app.help", "Help", tooltip="What the keys do.", id="help"),
+        HELP_KEY,
         Binding("q", "app.quit", "Leave", tooltip="Leave; judgements are kept.", id="quit"),
     ]
     HELP = """
@@ -86,15 +84,13 @@ class JudgingScreen(Screen[list[Path]]):
         self._last = ""
         self._seen = -1
 
-    def compose(self) -> ComposeResult:
-        yield TooSmall()
+    def body(self) -> ComposeResult:
         yield Static(id="judging-header", markup=False)
         with VerticalScroll(id="judging-item-pane", can_focus=False):
             yield Static(id="judging-item", markup=False)
         yield Static(id="judging-choice", markup=False)
         yield Static(id="judging-actions", markup=False)
         yield Static(id="judging-notes", markup=False)
-        yield KeyBar()
 
     def on_mount(self) -> None:
         self._draw()
@@ -235,11 +231,7 @@ class JudgingScreen(Screen[list[Path]]):
     def _draw(self) -> None:
         reading = self._reading
         sorter, shown = reading.sorter, self._shown
-        header = Content.assemble(
-            (" SORT ", "bold $background on $accent"),
-            (f" {one_line(reading.path.name)}", "bold"),
-            (f" · {self._progress()}", ASIDE),
-        )
+        header = heading("SORT", one_line(reading.path.name), f" · {self._progress()}")
         self.query_one("#judging-header", Static).update(header)
         item = "" if sorter is None or shown is None else sorter.items[shown.item]
         self.query_one("#judging-item", Static).update(literal(item) or self._nothing())
@@ -290,11 +282,8 @@ class JudgingScreen(Screen[list[Path]]):
             )
             if sorter is not None and counts is not None and shown is not None:
                 certainty = float(sorter.sorting.certainty[shown.item, index])
-                row += Content.assemble(
-                    (bar(certainty).ljust(BAR), "$primary"),
-                    f" {share(certainty, 0):>4}",
-                    (f"   {counts[index]:,} unjudged items", ASIDE),
-                )
+                count = f"   {counts[index]:,} unjudged items"
+                row += share_bar(certainty) + Content.styled(count, ASIDE)
             rows.append(row)
         return Content("\n").join(rows)
 

@@ -1,20 +1,33 @@
-"""An inspected reply as text: a headline, the rows of its table, and the details of each row."""
+"""The token inspector (key `i`): a reply token by token, as it was sampled and as it is scored now."""
 
 import math
 from typing import NamedTuple
 
 from rich.cells import set_cell_size
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Container, VerticalScroll
 from textual.content import Content
+from textual.events import Resize
+from textual.widgets import DataTable, Static
 
+from llamagym_tui.protocol.commands import InspectTurn
 from llamagym_tui.protocol.events import TurnInspected
 from llamagym_tui.protocol.inspected import Alternative, Decision, InspectedToken, PeerGroup
 from llamagym_tui.protocol.literal import literal, one_line
+from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.screens.widgets.frame import HELP_KEY, CommandAsked, Fitted, OfRun
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import BAR, bar, number, plain, share
 from llamagym_tui.settings import LEARNERS
 from llamagym_tui.state.returns import real_minus
-from llamagym_tui.state.run import Inspection
+from llamagym_tui.state.run import Inspection, RunState
+from llamagym_tui.state.transcript import ReplySoFar
 
+ROOMY = 80
+"""Columns of the screen from which the tokens have a wide column."""
 TRAINED = "●"
 """Marks a token that the policy is trained on."""
 UNTRAINED = "○"
@@ -65,16 +78,158 @@ class Table(NamedTuple):
     """Row of the first token at which actions differ, or of the chosen reply."""
 
 
+class TokenTable(DataTable[Text]):
+    HELP = MEANING
+
+    def show(self, table: Table, name_width: int) -> None:
+        at = self.cursor_row if self.row_count else table.first
+        self.clear(columns=True)
+        self.add_column(" ", width=1)
+        self.add_column(table.name, width=name_width)
+        for title, width in NUMBERS:
+            self.add_column(Text(title, justify="right"), width=width)
+        for row in table.rows:
+            name = Text(set_cell_size(row.name, name_width).rstrip())
+            numbers = [Text(value, justify="right") for value in row.numbers]
+            self.add_row(Text(row.mark), name, *numbers)
+        self.move_cursor(row=min(at, max(self.row_count - 1, 0)))
+
+
+class InspectorScreen(OfRun, Fitted[None]):
+    CSS_PATH = "inspector.tcss"
+    BINDING_GROUP_TITLE = "Inspector"
+    # With priority, or the table would take the arrows.
+    BINDINGS = [
+        Binding(
+            "left_square_bracket,left",
+            "turn(-1)",
+            "Previous reply",
+            tooltip="The previous reply of the episode.",
+            id="inspector.previous",
+            key_display="[",
+            priority=True,
+        ),
+        Binding(
+            "right_square_bracket,right",
+            "turn(1)",
+            "Next reply",
+            tooltip="The next reply of the episode.",
+            id="inspector.next",
+            key_display="]",
+            priority=True,
+        ),
+        HELP_KEY,
+        Binding(
+            "escape,i,q",
+            "dismiss",
+            "Back",
+            tooltip="Back to the run.",
+            id="inspector.back",
+        ),
+    ]
+
+    def __init__(self, state: RunState, asked: InspectTurn) -> None:
+        """The inspector of a reply."""
+        super().__init__(state)
+        self._asked = asked
+        self._updates = state.updates
+        self._drawn: tuple[object, ...] = ()
+        self._rows: list[InspectedRow] = []
+
+    def body(self) -> ComposeResult:
+        yield Static(id="inspector-headline", markup=False)
+        with Container(id="inspector-body"):
+            yield TokenTable(cursor_type="row", id="tokens")
+            with VerticalScroll(id="inspector-detail"):
+                yield Static(id="inspector-text", markup=False)
+
+    def on_mount(self) -> None:
+        self._ask()
+
+    def on_resize(self, event: Resize) -> None:
+        self._draw()
+
+    def show(self, state: RunState) -> None:
+        self._state = state
+        if state.recorded and (found := state.inspection.found) is not None:
+            self._asked = InspectTurn(episode=found.episode, turn=found.turn)
+        if state.updates != self._updates:
+            self._updates = state.updates
+            self._ask()
+        self._draw()
+
+    @property
+    def _turns(self) -> int:
+        """Known replies of the episode."""
+        found = self._state.inspection.found
+        return found.turns if found is not None and found.episode == self._asked.episode else 0
+
+    def _draw(self) -> None:
+        if not self.is_mounted:
+            return
+        state = self._state
+        found = state.inspection.of(self._asked.episode, self._asked.turn)
+        title = headline(state.inspection, self._asked, is_live=state.live)
+        self.query_one("#inspector-headline", Static).update(title)
+        width = WIDE_NAME if self.size.width >= ROOMY else NARROW_NAME
+        shown = (found, self._asked, self._turns, state.live, width)
+        if self._drawn == shown:
+            return
+        self._drawn = shown
+        self.refresh_bindings()
+        self._rows = []
+        self.query_one("#inspector-text", Static).update("")
+        if found is None:
+            self.query_one(TokenTable).clear()
+            return
+        inspected = table(found)
+        self._rows = inspected.rows
+        self.query_one(TokenTable).show(inspected, width)
+        self._show_row()
+
+    @on(DataTable.RowHighlighted)
+    def _show_row(self) -> None:
+        row = self.query_one(TokenTable).cursor_row
+        if row < len(self._rows):
+            self.query_one("#inspector-text", Static).update(self._rows[row].detail)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action != "turn" or not isinstance(by := parameters[0], int):
+            return True
+        return True if self._state.live and 0 <= self._asked.turn + by < self._turns else None
+
+    def action_turn(self, by: int) -> None:
+        self._asked = InspectTurn(episode=self._asked.episode, turn=self._asked.turn + by)
+        self._ask()
+        self._draw()
+
+    def _ask(self) -> None:
+        if self._state.live:
+            self.post_message(CommandAsked(self._asked))
+
+
+def open_inspector(view: ConversationView, state: RunState) -> None:
+    """Open the inspector on the marked reply, else on the newest."""
+    facts = (each.fact for each in reversed(view.entries))
+    newest = next((fact for fact in facts if isinstance(fact, ReplySoFar)), None)
+    about: ReplySoFar | TurnInspected | None = view.marked or newest
+    if state.recorded or about is None:
+        about = state.inspection.found
+    if about is not None:
+        asked = InspectTurn(episode=about.episode, turn=about.turn)
+        view.app.push_screen(InspectorScreen(state, asked))
+
+
 def visible(text: str) -> str:
     """A token with visible spaces, line ends and control characters."""
     return literal(text).translate(_VISIBLE) or "∅"
 
 
-def headline(inspection: Inspection, episode: int, turn: int, *, is_live: bool) -> str:
+def headline(inspection: Inspection, asked: InspectTurn, *, is_live: bool) -> str:
     """A sentence about the inspected reply, or about the answer that is awaited."""
-    name = f"Reply {turn + 1:,} of episode {episode:,}"
-    found = inspection.of(episode, turn)
-    why_not = one_line(inspection.why_not(episode, turn))
+    name = f"Reply {asked.turn + 1:,} of episode {asked.episode:,}"
+    found = inspection.of(asked.episode, asked.turn)
+    why_not = one_line(inspection.why_not(asked.episode, asked.turn))
     if found is None:
         awaited = "there is no trainer to answer."
         if is_live:

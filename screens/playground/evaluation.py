@@ -3,18 +3,18 @@
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from llamagym_tui.protocol.commands import CancelEvaluation, ComparePrompts, Evaluate
 from llamagym_tui.protocol.events import EvaluationFinished
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.policy_map.mapped_policy import compared_maps
-from llamagym_tui.screens.widgets.command_asked import CommandAsked
+from llamagym_tui.screens.widgets.dialogs import Dialog
 from llamagym_tui.screens.widgets.fields import OneLineInput
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
+from llamagym_tui.screens.widgets.frame import CommandAsked, OfRun
+from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import baselines, plain
 from llamagym_tui.state.prompts import played_by
@@ -37,8 +37,9 @@ class EpisodesInput(OneLineInput):
         return super().check_consume_key(key, character) and not (character or "").isalpha()
 
 
-class EvaluationDialog(ModalScreen[None]):
-    CSS_PATH = ["../widgets/dialogs.tcss", "evaluation.tcss"]
+class EvaluationDialog(OfRun, Dialog[None]):
+    CSS_PATH = "evaluation.tcss"
+    heading = "evaluate"
     BINDING_GROUP_TITLE = "Evaluation"
     HELP = "Plays episodes with the present policy and prompt; they count in nothing else."
     BINDINGS = [
@@ -53,26 +54,13 @@ class EvaluationDialog(ModalScreen[None]):
         ),
     ]
 
-    def __init__(self, state: RunState) -> None:
-        super().__init__()
-        self._state = state
-
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as dialog:
-            dialog.border_title = "evaluate"
-            with Horizontal(id="evaluation-form"):
-                yield Static("episodes", id="episodes-label", markup=False)
-                yield EpisodesInput(
-                    "1000", type="integer", id="episodes", may_submit=self._may_begin
-                )
-            yield Static(id="evaluation-status", markup=False)
-            with VerticalScroll(id="evaluation-scroll"):
-                yield Static(id="evaluation-results", markup=False)
-        yield KeyBar()
-
-    def on_mount(self) -> None:
-        self.query_one(EpisodesInput).focus()
-        self.show(self._state)
+    def body(self) -> ComposeResult:
+        with Horizontal(id="evaluation-form"):
+            yield Static("episodes", id="episodes-label", markup=False)
+            yield EpisodesInput("1000", type="integer", id="episodes", may_submit=self._may_begin)
+        yield Static(id="evaluation-status", markup=False)
+        with VerticalScroll(id="evaluation-scroll"):
+            yield Static(id="evaluation-results", markup=False)
 
     def show(self, state: RunState) -> None:
         self._state = state
