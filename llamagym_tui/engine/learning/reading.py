@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from llamagym_tui.engine.learning.directions import whitening
-from llamagym_tui.engine.policy.memory import PromptMemory
-from llamagym_tui.engine.policy.policy import Policy, states_of
+from llamagym_tui.engine.policy.policy import Policy, PromptMemory, states_of
 from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.errors import ConfigError
 
