@@ -107,6 +107,8 @@ class Builders:
         depth = self.config.read_depth
         if isinstance(depth, int) and depth != loaded.model.read_depth:
             policy.read_from(depth)
+        if self.config.reading == "bfloat16":
+            policy.read_rounded()
         return policy
 
     def endpoint_policy(self, agent: AgentBase) -> Policy:
