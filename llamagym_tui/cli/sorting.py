@@ -75,8 +75,7 @@ class ReadingThread(Thread):
         import torch
 
         from llamagym_tui.engine.learning.judgements import Judgement
-        from llamagym_tui.engine.memory import require_memory
-        from llamagym_tui.engine.model.loading import load_model_and_tokenizer
+        from llamagym_tui.engine.model.loading import load_model_and_tokenizer, require_memory
         from llamagym_tui.engine.own_torch import cores, set_threads
         from llamagym_tui.engine.sorter import Reader, Sorter
 

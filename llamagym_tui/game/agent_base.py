@@ -56,9 +56,6 @@ class AgentBase(ABC):
     whole state. ``"all"``: the whole conversation."""
     action_repeat: ClassVar[int] = 1
     """Environment steps for which an action is repeated; their rewards are added up."""
-    directions: ClassVar[int] = 64
-    """Directions that an adapter on the head sees, at most (`lora.r`). Few learn a trend from few turns; in a world
-    of hundreds of observations, each of which wants an action of its own, it takes about one for each."""
     run_settings: ClassVar[Mapping[str, Any]] = {}
     """Settings of training runs by their dotted names, as ``{"ppo.gamma": 0.99}``, unless a run sets others."""
     fallback_action: ClassVar[Any] = 0

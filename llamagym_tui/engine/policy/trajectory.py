@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from llamagym_tui.engine.tokens.token_tree import Branch
+from llamagym_tui.engine.tokens.tokenization import Opening
 
 End = Literal["terminated", "truncated"]
 
@@ -93,7 +94,7 @@ class Trajectory:
     segments: list[Segment]
     end: End
     """A truncated episode is bootstrapped."""
-    final_prompt: Segment | None = None
+    final_prompt: Opening | None = None
     """The true final observation as a prompt without reply; needed when truncated."""
     policy_version: int = 0
     """The version of the policy when it began."""
