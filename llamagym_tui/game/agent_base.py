@@ -3,7 +3,7 @@
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from llamagym_tui.errors import MOST_WORDS, RAISED, ActionParseError, described
@@ -57,6 +57,10 @@ class AgentBase(ABC):
     directions: ClassVar[int] = 64
     """Directions that an adapter on the head sees, at most (`lora.r`). Few learn a trend from few turns; in a world
     of hundreds of observations, each of which wants an action of its own, it takes about one for each."""
+    wordings: ClassVar[tuple[Callable[..., str], ...]] = ()
+    """Other ways to word an observation than `format_observation`, each a function of it (and of `info`, if it takes
+    one). In a run with ``--wordings`` each training episode draws one wording; the last one here is kept for
+    evaluations. It is never played in training: some first prompts are read in it, without their rewards."""
     run_settings: ClassVar[Mapping[str, Any]] = {}
     """Settings of training runs by their dotted names, as ``{"ppo.gamma": 0.99}``, unless a run sets others."""
     fallback_action: ClassVar[Any] = 0

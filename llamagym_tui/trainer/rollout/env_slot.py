@@ -37,6 +37,7 @@ class Owner(Protocol):
     is_drawing: bool
     max_turns: int
     system_prompt: str
+    wording: int | None
 
 
 class Move(NamedTuple):
@@ -84,9 +85,10 @@ class EnvSlot:
     def is_watched(self) -> bool:
         return self.rollout.spectator.env == self.index
 
-    def reset(self, counts: EpisodeCounts, seed: int) -> None:
-        """Reset the environment for another episode. Raises EpisodeFault."""
+    def reset(self, counts: EpisodeCounts, seed: int, wording: int = 0) -> None:
+        """Reset the environment for another episode, in a wording of the agent's. Raises EpisodeFault."""
         self.counts = counts
+        self.game.wording = wording
         self.others = []
         self._seed = seed
         self.game.reset(seed)
@@ -118,9 +120,13 @@ class EnvSlot:
         """
         rollout = self.rollout
         self._look()
-        episode = Episode(rollout.policy, rollout.system_prompt)
+        episode = Episode(rollout.policy, rollout.system_prompt, self.game.wording)
         try:
             episode.require_fit(*self.shown)
+            if self._reads_kept_back:
+                kept_back = self.game.words(len(rollout.agent.wordings))
+                episode.require_fit(kept_back)
+                episode.kept_back = episode.prompt_for(kept_back)
         except PromptTooLongError as error:
             raise PromptTooLongError(
                 f"The system prompt and one observation of {rollout.agent.env_id} are too long: {error}; shorten "
@@ -137,6 +143,12 @@ class EnvSlot:
         )
         self.draw()
         self._show_observation()
+
+    @property
+    def _reads_kept_back(self) -> bool:
+        """The first prompt is also read in the wording kept for evaluations, as often as others are played."""
+        rollout = self.rollout
+        return rollout.wording is None and self.counts.number % len(rollout.agent.wordings) == 0
 
     def _look(self) -> None:
         """Word the state; the policy knows the replies that name its actions then."""
