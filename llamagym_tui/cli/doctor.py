@@ -50,7 +50,7 @@ def report() -> int:
 
 def _trial() -> dict[str, str]:
     """The device, memory and threads that a run with the bundled model finds."""
-    from llamagym_tui.engine.memory import as_gib, free_memory
+    from llamagym_tui.engine.model.loading import as_gib, free_memory
     from llamagym_tui.settings import RunConfig
     from llamagym_tui.trainer.builders import Builders
 

@@ -17,7 +17,7 @@ import torch
 from msgspec.structs import asdict, replace
 
 from llamagym_tui.engine.learning.imitation import learn_from
-from llamagym_tui.engine.learning.ppo import learner_for, unused_settings
+from llamagym_tui.engine.learning.ppo import PPO, unused_settings
 from llamagym_tui.engine.model.loading import resolve_device
 from llamagym_tui.engine.model.value_head import (
     NO_CAUSAL_LM,
@@ -28,7 +28,6 @@ from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
-from llamagym_tui.engine.ranks import ALONE
 from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.errors import ConfigError, PromptTooLongError, RunStoreError
 from llamagym_tui.game.agent_base import AgentBase
@@ -124,8 +123,6 @@ def _ungrouped(values: Mapping[str, Any]) -> dict[str, Any]:
 @dataclass(slots=True)
 class _EnvSlot:
     episode: Episode | None = None
-    took_turn: bool = False
-    """True if it had an observation in the last `act`."""
     is_trained: bool = True
     """True if all turns so far were sampled in training."""
     rewards: list[float] = field(default_factory=list)
@@ -176,7 +173,7 @@ class LlamaGymLoop:
             # It writes no text, imitates nothing, and has no use for some settings.
             with torch.random.fork_rng(devices=[]):
                 torch.default_generator.manual_seed(seed)
-                model.adapt(LoraConfig(layers="head", r=agent.directions))
+                model.adapt(LoraConfig(layers="head"))
         if model.has_narrow_head and not writes_text:
             generation = replace(generation, policy="score")
         self.policy = Policy(
@@ -192,12 +189,14 @@ class LlamaGymLoop:
             raise ConfigError(unused_settings(unused))
         # A loop of one's own is a conversation, unless the agent says otherwise.
         self.policy.history = turns_kept("own", agent.history)
-        self.learner = learner_for(self.policy, ppo, seed, ALONE)
+        self.learner = PPO(self.policy, ppo, seed)
         if demonstrations:
             learn_from(self.learner, demonstrations, SFTSettings(), seed=seed)
         self.training = True
         self._many = False
         self.slots = [_EnvSlot()]
+        self._acted: list[int] = []
+        """Environments that had an observation in the last `act`."""
         self._sampler = Sampler(self.policy)
         self.batch: list[Trajectory] = []
 
@@ -211,18 +210,17 @@ class LlamaGymLoop:
         observations = observation if many else [observation]
         infos = _infos(info, len(observations), many)
         self._set_slots(len(observations), many)
-        for slot, seen in zip(self.slots, observations, strict=True):
-            slot.took_turn = not many or seen is not None
-        turns = [index for index, slot in enumerate(self.slots) if slot.took_turn]
+        self._acted = [
+            index for index, seen in enumerate(observations) if not many or seen is not None
+        ]
+        states = [observed(self.agent, observations[index], infos[index]) for index in self._acted]
+        prompts = self._prompts(self._acted, states)
+        tries = [self.policy.trie_of(state.actions) for state in states]
+        replies = self._sampler.reply(prompts, tries, greedy=greedy)
         actions = [self.agent.fallback_action] * len(observations)
-        if turns:
-            states = [observed(self.agent, observations[index], infos[index]) for index in turns]
-            prompts = self._prompts(turns, states)
-            tries = [self.policy.trie_of(state.actions) for state in states]
-            replies = self._sampler.reply(prompts, tries, greedy=greedy)
-            for index, reply in zip(turns, replies, strict=True):
-                actions[index] = self._action(self.slots[index], reply)
-                self.slots[index].is_trained &= self.training and not greedy
+        for index, reply in zip(self._acted, replies, strict=True):
+            actions[index] = self._action(self.slots[index], reply)
+            self.slots[index].is_trained &= self.training and not greedy
         return actions if many else actions[0]
 
     def assign_reward(self, reward: Any, info: Any) -> None:
@@ -232,12 +230,13 @@ class LlamaGymLoop:
             raise ConfigError(
                 f"act was given a list of {len(self.slots)} observations: assign as many rewards."
             )
-        acted = [index for index, slot in enumerate(self.slots) if slot.took_turn]
-        earned_by = {index: float(given[index]) for index in acted}
-        if not (acted or self._many) or any(self.slots[index].episode is None for index in acted):
+        if not (self._acted or self._many) or any(
+            self.slots[index].episode is None for index in self._acted
+        ):
             raise ConfigError(
                 "assign_reward was called before act, or after terminate_episode: a reward belongs to an action."
             )
+        earned_by = {index: float(given[index]) for index in self._acted}
         for index, earned in earned_by.items():
             slot = self.slots[index]
             assert slot.episode is not None, "looked at above"
@@ -279,7 +278,7 @@ class LlamaGymLoop:
                 )
             final = observation_text(self.agent, final_observation, final_info or NO_INFO)
         trajectory = slot.episode.finish("truncated" if truncated else "terminated", final)
-        self.slots[index] = _EnvSlot(took_turn=slot.took_turn)
+        self.slots[index] = _EnvSlot()
         return self._collect(trajectory) if is_trained else {}
 
     @own_torch()

@@ -10,8 +10,6 @@ LearnerName = Literal["ppo", "reinforce", "rebn", "rloo", "grpo", "gigpo"]
 """Ways to estimate advantages; each is a function in `engine/learning/estimators.py`."""
 Grouping = Literal["seed", "observation"]
 """The common property of compared episodes or turns."""
-KlForm = Literal["reward", "loss"]
-"""Where the KL to the reference is charged."""
 SCHEDULED = ("lr", "kl_coef", "entropy_coef")
 """Settings that move along a line to the setting of their name with `_final`; figures of updates have the present
 values."""
@@ -78,7 +76,7 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             help="Weight of the penalty for moving away from the reference policy. A change ends its schedule.",
         ),
     ] = 0.02
-    """Nats to reward; charged by `kl_form`."""
+    """Nats to reward; subtracted from the reward (k1)."""
     entropy_coef: Annotated[
         NonNegative,
         Option(
@@ -232,9 +230,6 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     observation, and go on with them in the next batch; only where prompts have no earlier turns (`history` 0)."""
     value_coef: Fraction = 0.5
     """Weight of the value loss in the model's own gradient; the value head always sees all of it. 0: detached."""
-    kl_form: KlForm = "reward"
-    """``reward``: log(policy/reference) when sampled (k1) is subtracted from the reward; ``loss``: the k3 estimate of
-    KL(policy||reference) at the sampled tokens is added to the loss, and has a gradient."""
     whiten_advantages: bool = True
     """Give the advantages of ``ppo`` mean 0 and standard deviation 1 over the batch; other learners normalise in their
     own ways."""

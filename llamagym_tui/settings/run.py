@@ -201,6 +201,9 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = "auto"
     """``auto`` becomes a number or ``all`` before the first batch; other ways of training read all layers."""
+    reading: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Type in which the fixed trunk below an adapter on the LM head alone reads prompts, from weights in float32.
+    ``auto`` is measured together with `read_depth`, unless `dtype` is given; where nothing is measured, float32."""
     n_envs: Annotated[
         Count,
         Option(

@@ -120,8 +120,7 @@ def _new(agent_class: type[AgentBase], given: dict[str, Any]) -> RunConfig:
     if trains_head:
         completed["full_finetuning"] = False
         # The registry's ranks are for adapters in all layers.
-        usual = {"layers": "head", "r": agent_class.directions}
-        completed["lora"] = usual | given.get("lora", {})
+        completed["lora"] = {"layers": "head", "r": None} | given.get("lora", {})
         own = {name: value for name, value in SETTINGS_OF_HEAD.items() if not has(given, name)}
         completed = in_sections(own, completed)
         if "ppo.novelty_coef" in own:

@@ -16,9 +16,8 @@ import torch
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.learning import checkpoint
 from llamagym_tui.engine.learning.imitation import learn_from
-from llamagym_tui.engine.learning.ppo import PPO, learner_for, unused_settings, what_is_trained
-from llamagym_tui.engine.memory import require_memory
-from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
+from llamagym_tui.engine.learning.ppo import PPO, unused_settings, what_is_trained
+from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer, require_memory
 from llamagym_tui.engine.model.sources import model_folder
 from llamagym_tui.engine.own_torch import cores, set_threads
 from llamagym_tui.engine.policy.policy import Policy
@@ -108,6 +107,8 @@ class Builders:
         depth = self.config.read_depth
         if isinstance(depth, int) and depth != loaded.model.read_depth:
             policy.read_from(depth)
+        if self.config.reading == "bfloat16":
+            policy.read_rounded()
         return policy
 
     def endpoint_policy(self, agent: AgentBase) -> Policy:
@@ -135,7 +136,7 @@ class Builders:
                 f"The learner {ppo.learner} has no critic to foresee how an episode that is cut off would go on: leave "
                 "ppo.whole_episodes=false out, or take --learner ppo."
             )
-        learner = learner_for(policy, self.config.ppo, self.config.seed, self.ranks)
+        learner = PPO(policy, self.config.ppo, self.config.seed, self.ranks)
         if self.ranks.size > 1:
             self.ranks.share = learner.share
         return learner

@@ -133,7 +133,7 @@ class Session(SessionBase):
         self.learner.use_prompt(start.system_prompt)
         if start.seed != self.given.seed:  # other random numbers and episodes from here on
             self.policy.generator.manual_seed(self.given.seed)
-            self.learner.reseed(self.given.seed)
+            self.learner.random.seed(self.given.seed)
         self._loading("making the environments")
         self.rollout = builders.rollout(
             self.agent, self.policy, seed=self.given.seed, emit=self.emit

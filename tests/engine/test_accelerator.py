@@ -13,13 +13,12 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from llamagym_tui.engine.learning.ppo import learner_for
+from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
-from llamagym_tui.engine.ranks import ALONE
 from llamagym_tui.settings import GenerationConfig, LoraConfig, PPOConfig
 from tests.engine.conftest import REPLIES, tiny_llama
 from tests.engine.policy.test_sampler import scored
@@ -142,7 +141,7 @@ def test_an_update_on_an_accelerator_is_the_one_on_a_processor(
     figures, gradients, moved = [], [], []
     for policy in (here, there):
         with first_gradients() as found:
-            figures.append(learner_for(policy, CONFIG, 0, ALONE).update(batch))
+            figures.append(PPO(policy, CONFIG).update(batch))
         gradients.append(found)
         now = [weight.detach().to(PROCESSOR) for weight in policy.model.parameters()]
         moved.append([after - then for after, then in zip(now, before, strict=True)])

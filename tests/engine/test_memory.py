@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 from transformers import GPT2Config, LlamaConfig, Qwen2Config
 
-from llamagym_tui.engine.memory import host_free, require_memory
-from llamagym_tui.engine.model.loading import load_model_and_tokenizer
+from llamagym_tui.engine.model.loading import host_free, load_model_and_tokenizer, require_memory
 from llamagym_tui.engine.model.shape import (
     ACTIVATIONS,
     LOGITS,
@@ -73,7 +72,7 @@ def test_a_run_whose_weights_and_moments_do_not_fit_is_refused(
 ) -> None:
     config = RunConfig(agent="blackjack", run_dir="", full_finetuning=full, device="cpu")
     there = int(elements * 4 * parameters_of(read_config(str(bundled_model_path()))))
-    monkeypatch.setattr("llamagym_tui.engine.memory.free_memory", lambda device: there)
+    monkeypatch.setattr("llamagym_tui.engine.model.loading.free_memory", lambda device: there)
     if fits:
         require_memory(config, learns=True)
         return

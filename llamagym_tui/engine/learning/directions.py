@@ -17,8 +17,9 @@ from llamagym_tui.engine.tokens.token_tree import TokenTree
 
 LEAST_NEW_SPREAD = 0.05
 """Share of the states' spread from which on a direction that the first batches did not show is taken up."""
-LEAST_SPREAD = 0.01
-"""Share of the largest spread along a direction. Smaller ones count as this, or rounding would be scaled up."""
+LEAST_SPREAD = 0.1
+"""Share of the largest spread along a direction. Smaller ones count as about this much: what hardly differs between the
+states of a first batch differs by more in states that come later, and would be hundreds there."""
 Place = tuple[int, ...]
 """The tokens of a reply up to one of its places: none where it begins, after the prompt's last token."""
 

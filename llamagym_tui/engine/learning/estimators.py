@@ -4,17 +4,134 @@ To add one, write a function here, its entry in `ESTIMATORS`, and its facts in `
 source in PPO's clipped objective, by which a batch can be used several times. Steps that someone else took, and without
 a critic all steps before one, teach nothing.
 
-Notation: T steps of a batch in E episodes; r_t reward, V_t value, G_t return from step t on, R return of the episode.
+Notation: T steps of a batch, its turns, in E episodes; G groups; r_t reward, V_t value, G_t return from step t on, R
+return of the episode.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.learning.batch import Batch, Comparison, compared, compared_episodes
+from llamagym_tui.engine.learning.rewards import SMALLEST_SPREAD
 from llamagym_tui.settings import LearnerName, PPOConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """T steps in E episodes, one after the other. A step that someone else chose stays, without loss."""
+
+    rewards: Tensor
+    """(T,) less all penalties."""
+    values: Tensor
+    """(T,) before each step."""
+    moves: Tensor
+    """(T,) environment steps of its action, each discounted by `gamma`."""
+    trained: Tensor
+    """(T,) bool: True if the policy made it."""
+    charges: Tensor
+    """(T,) KL penalty less novelty bonus. Each step pays it alone where its episode is compared with others."""
+    lengths: Sequence[int]
+    """(E,) steps of each."""
+    bootstraps: Sequence[float]
+    """(E,) value after each: V(final observation) if it was truncated and there is a critic, else 0."""
+    seeds: Sequence[int | None]
+    """(E,) the same number where episodes were reset to the same seed. None: it is not known."""
+    observations: Sequence[str]
+    """(T,) before each step."""
+
+    @property
+    def firsts(self) -> Tensor:
+        """(E,) index of each episode's first step."""
+        return torch.tensor([0, *self.lengths[:-1]]).cumsum(0)
+
+    @property
+    def known(self) -> Tensor:
+        """(T,) bool: True if the policy alone made this step and all that follow it in the episode."""
+        trained = self.trained.tolist()
+        known: list[bool] = []
+        for length in reversed(self.lengths):
+            is_known = True
+            for _ in range(length):
+                is_known = is_known and trained.pop()
+                known.append(is_known)
+        return torch.tensor(known[::-1], dtype=torch.bool)
+
+    def by_step(self, of_episodes: Tensor) -> Tensor:
+        """(T,) the value that each step's episode has among (E,)."""
+        return of_episodes.repeat_interleave(torch.tensor(self.lengths, dtype=torch.int64))
+
+
+class Comparison(NamedTuple):
+    """Outcomes of steps, or of their episodes, compared with those of the same group."""
+
+    peers: str
+    """The members of a group, for people, such as "episodes of its seed"."""
+    outcomes: Tensor
+    """(T,) the number that is compared."""
+    groups: Tensor
+    """(T,) number of each step's group; -1: it is in none."""
+    sizes: Tensor
+    """(G,) members, which are episodes or steps."""
+    means: Tensor
+    """(G,) of their outcomes."""
+    spreads: Tensor
+    """(G,) standard deviations of their outcomes."""
+
+    @property
+    def differ(self) -> Tensor:
+        """(G,) bool: True if the outcomes of a group differ."""
+        # Equal returns that were summed in another order differ by their rounding.
+        return self.spreads > SMALLEST_SPREAD * self.means.abs().clamp(min=1)
+
+    def of_steps(self, of_groups: Tensor) -> Tensor:
+        """(T,) the value that each step's group has among (G,); 0 where it is in none."""
+        padded = torch.cat([of_groups, of_groups.new_zeros(1)])
+        return padded[self.groups]
+
+    def deviations(self, *, divided: bool) -> Tensor:
+        """(T,) each outcome less its group's mean, in its spreads if `divided`; 0 where none differ."""
+        above = self.outcomes - self.of_steps(self.means)
+        if divided:
+            above = above / self.of_steps(self.spreads).clamp(min=SMALLEST_SPREAD)
+        return above * ((self.groups >= 0) & self.of_steps(self.differ))
+
+
+def compared(peers: str, outcomes: Tensor, keys: Sequence[Hashable]) -> Comparison:
+    """Compare (T,) outcomes that have the same of T keys; those of the key None are in no group."""
+    numbers: dict[Hashable, int] = {}
+    found = [-1 if key is None else numbers.setdefault(key, len(numbers)) for key in keys]
+    groups = torch.tensor(found, dtype=torch.int64)
+    own = groups >= 0
+    known = outcomes[own].double()
+
+    def sums(values: Tensor) -> Tensor:
+        return values.new_zeros(len(numbers)).index_add(0, groups[own], values)
+
+    sizes = sums(torch.ones_like(known))
+    means = sums(known) / sizes
+    squares = sums((known - means[groups[own]]).square())
+    spreads = (squares / sizes).sqrt()
+    return Comparison(peers, outcomes, groups, sizes.long(), means.float(), spreads.float())
+
+
+def compared_episodes(
+    peers: str, batch: Batch, to_go: Tensor, keys: Sequence[Hashable]
+) -> Comparison:
+    """Compare the returns of whole episodes; those in which someone else took a turn are in no group.
+
+    Args:
+        to_go: (T,) returns to go.
+        keys: E, of their groups. None: it is in none.
+    """
+    is_own = batch.known[batch.firsts].tolist()
+    own_keys = [key if own else None for key, own in zip(keys, is_own, strict=True)]
+    of_episodes = compared(peers, to_go[batch.firsts], own_keys)
+    return of_episodes._replace(
+        outcomes=batch.by_step(of_episodes.outcomes), groups=batch.by_step(of_episodes.groups)
+    )
 
 
 class Estimate(NamedTuple):
@@ -31,27 +148,26 @@ def generalised(batch: Batch, config: PPOConfig) -> Estimate:
 
     delta_t = r_t + gamma V_{t+1} - V_t;  A_t = delta_t + gamma lambda A_{t+1}. Source: arXiv:1506.02438, eq. 16.
     """
-    steps = batch.steps
     advantages = batch_advantages(
-        steps.rewards,
-        steps.values,
-        steps.moves,
+        batch.rewards,
+        batch.values,
+        batch.moves,
         batch.lengths,
         batch.bootstraps,
         gamma=config.gamma,
         lam=config.lam,
-        trained=steps.trained,
+        trained=batch.trained,
     )
-    returns = advantages + steps.values
+    returns = advantages + batch.values
     # Over the batch and not over the minibatch, so that an advantage does not depend on what it is drawn with.
     if config.whiten_advantages:
-        advantages = whiten(advantages, steps.trained)
+        advantages = whiten(advantages, batch.trained)
     return Estimate(advantages, returns)
 
 
 def returns_alone(batch: Batch, config: PPOConfig) -> Estimate:
     """REINFORCE: A_t = G_t, without a baseline. Source: Williams 1992 (doi:10.1007/BF00992696)."""
-    returns = returns_to_go(batch, batch.steps.rewards, config.gamma)
+    returns = returns_to_go(batch, batch.rewards, config.gamma)
     return Estimate(returns * batch.known, returns)
 
 
@@ -59,9 +175,9 @@ def normalised_returns(batch: Batch, config: PPOConfig) -> Estimate:
     """ReBN: REINFORCE with returns that are normalised over the turns of the batch.
 
     A_t = (G_t - mean(G)) / std(G). Source: arXiv:2510.01051 (GEM), section 2.2, "return batch normalization". It
-    differs from the paper in that the KL to the reference may be part of the return, as `kl_form` says.
+    differs from the paper in that the KL to the reference is part of the return.
     """
-    returns = returns_to_go(batch, batch.steps.rewards, config.gamma)
+    returns = returns_to_go(batch, batch.rewards, config.gamma)
     known = batch.known
     keys = [0 if is_known else None for is_known in known.tolist()]
     whole = compared("turns of the batch", returns, keys)
@@ -76,11 +192,11 @@ def leave_one_out(batch: Batch, config: PPOConfig) -> Estimate:
     were reset to one seed; and in the KL to the reference and the novelty bonus, which each turn has to itself, after
     the comparison. An episode alone in its group teaches nothing.
     """
-    group, returns = _compared_by_seed(batch, config)
+    group = _compared_by_seed(batch, config)
     sizes = group.of_steps(group.sizes)
     # R - mean of the others = (R - mean of all) n / (n - 1)
     advantages = group.deviations(divided=False) * sizes / (sizes - 1).clamp(min=1)
-    return Estimate((advantages - batch.steps.charges) * batch.steps.trained, returns, (group,))
+    return Estimate((advantages - batch.charges) * batch.trained, group.outcomes, (group,))
 
 
 def group_relative(batch: Batch, config: PPOConfig) -> Estimate:
@@ -90,18 +206,18 @@ def group_relative(batch: Batch, config: PPOConfig) -> Estimate:
     same in the loss: a turn of it one over its number of turns. Source: arXiv:2402.03300, section 4.1. It differs from
     the paper in that a group is of episodes that were reset to one seed; in turns where the paper has tokens, so that a
     long reply weighs no less than a short one; in a standard deviation that is divided by the number of episodes; and
-    in the KL to the reference (unless `kl_form` has it in the loss, as the paper has) and the novelty bonus, which each
-    turn has to itself: divided by the spread of a group that earns the same, either would be all that is followed.
+    in the KL to the reference, which the paper has in the loss, and the novelty bonus. Each turn has these to itself:
+    divided by the spread of a group that earns the same, either would be all that is followed.
 
     Two corrections are those of Dr. GRPO (arXiv:2503.20783): `correct_spread` leaves out the division by std(R), by
     which a group that nearly agrees counts as much as one that differs; `correct_length` lets turns weigh alike.
     """
-    group, returns = _compared_by_seed(batch, config)
-    advantages = group.deviations(divided=not config.correct_spread) - batch.steps.charges
+    group = _compared_by_seed(batch, config)
+    advantages = group.deviations(divided=not config.correct_spread) - batch.charges
     if not config.correct_length:
         lengths = torch.tensor(batch.lengths, dtype=torch.float32)
         advantages = advantages * batch.by_step(lengths.mean() / lengths)
-    return Estimate(advantages * batch.steps.trained, returns, (group,))
+    return Estimate(advantages * batch.trained, group.outcomes, (group,))
 
 
 def group_in_group(batch: Batch, config: PPOConfig) -> Estimate:
@@ -114,8 +230,7 @@ def group_in_group(batch: Batch, config: PPOConfig) -> Estimate:
     which each turn has to itself, after the comparison. `correct_spread` leaves both divisions out, as the paper's
     second form does (F_norm = 1).
     """
-    steps = batch.steps
-    to_go = returns_to_go(batch, steps.rewards + steps.charges, config.gamma)
+    to_go = returns_to_go(batch, batch.rewards + batch.charges, config.gamma)
     began = [batch.observations[first] for first in batch.firsts.tolist()]
     episodes = compared_episodes("episodes that began alike", batch, to_go, began)
     anchors = [
@@ -125,7 +240,7 @@ def group_in_group(batch: Batch, config: PPOConfig) -> Estimate:
     turns = compared("turns on its observation", to_go, anchors)
     divided = not config.correct_spread
     advantages = episodes.deviations(divided=divided) + turns.deviations(divided=divided)
-    return Estimate((advantages - steps.charges) * steps.trained, to_go, (episodes, turns))
+    return Estimate((advantages - batch.charges) * batch.trained, to_go, (episodes, turns))
 
 
 ESTIMATORS: dict[LearnerName, Callable[[Batch, PPOConfig], Estimate]] = {
@@ -138,14 +253,13 @@ ESTIMATORS: dict[LearnerName, Callable[[Batch, PPOConfig], Estimate]] = {
 }
 
 
-def _compared_by_seed(batch: Batch, config: PPOConfig) -> tuple[Comparison, Tensor]:
-    """The returns of episodes compared with those of the same seed, and (T,) the return of each step's episode.
+def _compared_by_seed(batch: Batch, config: PPOConfig) -> Comparison:
+    """The returns of episodes compared with those of the same seed.
 
     Per-turn penalties (KL, novelty) are left out here and subtracted from each turn's advantage afterwards.
     """
-    to_go = returns_to_go(batch, batch.steps.rewards + batch.steps.charges, config.gamma)
-    group = compared_episodes("episodes of its seed", batch, to_go, batch.seeds)
-    return group, group.outcomes
+    to_go = returns_to_go(batch, batch.rewards + batch.charges, config.gamma)
+    return compared_episodes("episodes of its seed", batch, to_go, batch.seeds)
 
 
 def returns_to_go(batch: Batch, rewards: Tensor, gamma: float) -> Tensor:
@@ -153,7 +267,7 @@ def returns_to_go(batch: Batch, rewards: Tensor, gamma: float) -> Tensor:
     return batch_advantages(
         rewards,
         torch.zeros_like(rewards),
-        batch.steps.moves,
+        batch.moves,
         batch.lengths,
         [0.0] * len(batch.lengths),
         gamma=gamma,

@@ -76,7 +76,7 @@ def update_stats(
         design_effect=design_effect(returns, [trajectory.group for trajectory in own]),
         policy_loss=float(sums.policy_loss) / max(sums.turns, 1),
         value_loss=float(sums.value_loss) / max(sums.turns, 1),
-        approx_kl=float(sums.approx_kl) / max(sums.decisions, 1),
+        approx_kl=sums.kl_of_decision,
         kl_ref=float(targets.kl_ref.sum()) / max(decisions, 1),
         entropy=float(sums.entropy) / max(sums.decisions, 1),
         action_entropy=float(sums.action_entropy) / max(sums.branches, 1),

@@ -6,7 +6,6 @@ on the batch that it judged before.
 """
 
 import copy
-import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,8 +25,7 @@ from llamagym_tui.engine.learning.packing import (
     rows_of_turns,
 )
 from llamagym_tui.engine.model.forward import Encoded
-from llamagym_tui.engine.model.narrow import NarrowHead
-from llamagym_tui.engine.model.ridge import RidgeCritic
+from llamagym_tui.engine.model.narrow import NarrowHead, RidgeCritic
 from llamagym_tui.engine.policy.earlier import EarlierSelf
 from llamagym_tui.engine.policy.policy import Policy, states_of
 from llamagym_tui.engine.policy.trajectory import Turn
@@ -66,11 +64,9 @@ class HeadSteps:
     pace = 1.0
     """Unused: the rate itself follows the KL."""
 
-    def __init__(self, policy: Policy, narrow: NarrowHead, generator: random.Random) -> None:
+    def __init__(self, policy: Policy, narrow: NarrowHead) -> None:
         self.policy = policy
         self.narrow = narrow
-        self.random = generator
-        """Unused: nothing is drawn, and the state keeps it for a learner of the other kind."""
         self.reference: EarlierSelf | None = None
         self._train_from(narrow.up.detach()[narrow.ids], {}, FIRST_RATE)
         self._parts: list[tuple[PackedRows, Encoded]] = []
@@ -163,34 +159,33 @@ class HeadSteps:
         rows: Sequence[Row],
         loss_of: Callable[[Tensor], Tensor],
         steps: int,
-        progress: Callable[[int, int, float], None],
+        made: Callable[[int, float], None],
         should_stop: Callable[[], bool],
-    ) -> list[float]:
-        """Make steps down a loss of the (D,) log-probabilities of a batch's decisions; the loss before each.
+    ) -> None:
+        """Make steps down a loss of the (D,) log-probabilities of a batch's decisions.
 
-        It ends early where the loss has no gradient.
+        Each is reported by their number in all and the loss before it. They end early where the loss has no gradient.
         """
         self.take(rows)
         decisions = sum(len(t.decision_logprobs) for row in rows for t in row.segment.turns)
-        losses: list[float] = []
         with self._rows_in_place():
             optimizer = _adam(self._rows, FIRST_RATE)
-            while len(losses) < steps and not should_stop():
+            for _ in range(steps):
+                if should_stop():
+                    break
                 optimizer.zero_grad(set_to_none=True)
                 logprobs = torch.zeros(decisions, device=self.narrow.up.device)
                 for part, encoded in self._parts:
                     scored = part.score(encoded, self.policy.generation.temperature)
                     logprobs = logprobs.index_add(0, part.decision_indices, scored.logprobs)
                 loss = loss_of(logprobs)
-                losses.append(float(loss.detach()))
-                progress(len(losses), steps, losses[-1])
+                made(steps, float(loss.detach()))
                 if not loss.requires_grad:
                     break
                 loss.backward()
                 optimizer.step()
         self._parts = []
         self.policy.version += 1
-        return losses
 
     @contextmanager
     def _rows_in_place(self) -> Iterator[None]:
@@ -221,15 +216,11 @@ class HeadSteps:
 
     def _include_new_tokens(self) -> None:
         """Have a row for each token of admissible replies; those of new tokens come last, and begin at 0."""
-        more = len(self.narrow.ids) - len(self._rows)
-        if not more:
+        ids = self.narrow.ids[: len(self._rows)]
+        if len(ids) == len(self.narrow.ids):
             return
-
-        def grown(rows: Tensor) -> Tensor:
-            return nn.functional.pad(rows, (0, 0, 0, more)) if rows.ndim else rows
-
-        moments = {name: grown(moment) for name, moment in self._moments.items()}
-        self._train_from(grown(self._rows.detach()), moments, self._rate)
+        moments = self._moments_in_order(ids, self._moments)
+        self._train_from(self._in_order(ids, self._rows.detach()), moments, self._rate)
 
     @property
     def _moments(self) -> dict[str, Tensor]:
@@ -431,12 +422,16 @@ class HeadSteps:
                 "rows": self._in_order(ids, then),
             }
             self.reference = EarlierSelf(self.policy, weights, self.reference.version)
-        moments = {
-            name: self._in_order(ids, moment) if moment.ndim else moment.clone()
-            for name, moment in _under(MOMENT, learnt).items()
-        }
+        moments = self._moments_in_order(ids, _under(MOMENT, learnt))
         self._train_from(rows, moments, float(learnt["rate"]))
         self._critic.load_state_dict(_under(CRITIC, learnt))
+
+    def _moments_in_order(self, ids: Tensor, moments: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Adam's moments in the order of `narrow.ids`, and the number of steps as it is."""
+        return {
+            name: self._in_order(ids, moment) if moment.ndim else moment.clone()
+            for name, moment in moments.items()
+        }
 
     def _in_order(self, ids: Tensor, rows: Tensor) -> Tensor:
         """(m, K) the rows of some tokens in the order of `narrow.ids`; those of other tokens are 0."""

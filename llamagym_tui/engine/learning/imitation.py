@@ -9,8 +9,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +19,7 @@ from llamagym_tui.engine.learning.head_steps import HeadSteps
 from llamagym_tui.engine.learning.packing import batch_rows
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.targets import turn_sums
-from llamagym_tui.engine.learning.trl_training import Progress
+from llamagym_tui.engine.learning.trl_training import Progress, Watch
 from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.earlier import EarlierSelf
 from llamagym_tui.engine.policy.episode import replayed
@@ -30,7 +29,6 @@ from llamagym_tui.errors import UsageError
 from llamagym_tui.game.chat import ChatMessage, Preference, assistant
 from llamagym_tui.settings import DPOSettings, SFTSettings, WarmStartStats
 
-T = TypeVar("T")
 STEPS = 100
 """Steps on all demonstrations together, at the rate of a head's first update."""
 PREFERRED = 1.0
@@ -41,13 +39,6 @@ _NONE_ADMISSIBLE = (
     "An adapter on the LM head alone learns which admissible reply to choose, and no reply here is one of these: "
     "train all layers (--set lora.layers=all)."
 )
-
-
-def drawn(lessons: Sequence[T], settings: SFTSettings, seed: int) -> Sequence[T]:
-    """At most `max_examples` of them, drawn at random."""
-    if settings.max_examples is None or len(lessons) <= settings.max_examples:
-        return lessons
-    return random.Random(seed).sample(list(lessons), settings.max_examples)
 
 
 @own_torch()
@@ -74,59 +65,55 @@ def learn_from(
         UsageError: an adapter on the head has no use for a setting, or cannot learn from these lessons.
         LlamaGymError: a weight is not finite any more, and the policy is lost.
     """
-    lessons = drawn(lessons, settings, seed)
-    is_dpo = isinstance(settings, DPOSettings)
-    learn: Callable[..., WarmStartStats]
-    if isinstance(learner.steps, HeadSteps):
-        learn = partial(prefer_by_head if is_dpo else imitate_by_head, learner.steps)
+    began_s = time.perf_counter()
+    most = settings.max_examples
+    if most is not None and len(lessons) > most:
+        lessons = random.Random(seed).sample(list(lessons), most)
+    steps = learner.steps
+    policy = learner.policy
+    watch = Watch(progress, should_stop)
+    if isinstance(steps, HeadSteps):
+        _require_used(settings)
+        if isinstance(settings, DPOSettings):
+            tokens = prefer_by_head(steps, lessons, settings.beta, watch)
+        else:
+            tokens = imitate_by_head(steps, lessons, watch)
+    elif isinstance(settings, DPOSettings):
+        tokens = trl_training.prefer(policy, lessons, settings, seed, watch)
     else:
-        learn = partial(trl_training.prefer if is_dpo else trl_training.imitate, learner.policy)
-        learn = partial(learn, seed=seed)
-    stats = learn(lessons, settings, progress=progress, should_stop=should_stop)
+        tokens = trl_training.imitate(policy, lessons, settings, seed, watch)
     if learner.reference is not None:
-        learner.reference = EarlierSelf.of(learner.policy)
-    return stats
+        learner.reference = EarlierSelf.of(policy)
+    losses = watch.losses
+    return WarmStartStats(
+        demonstrations=len(lessons),
+        tokens=tokens,
+        steps=len(losses),
+        first_loss=losses[0] if losses else 0.0,
+        last_loss=losses[-1] if losses else 0.0,
+        elapsed_s=time.perf_counter() - began_s,
+        cancelled=watch.is_stopped,
+    )
 
 
 def imitate_by_head(
-    steps: HeadSteps,
-    conversations: Sequence[Sequence[ChatMessage]],
-    settings: SFTSettings,
-    *,
-    progress: Progress,
-    should_stop: Callable[[], bool],
-) -> WarmStartStats:
-    """Imitate demonstrations by an adapter on the head."""
-    _require_used(settings, "sft")
+    steps: HeadSteps, conversations: Sequence[Sequence[ChatMessage]], watch: Watch
+) -> int:
+    """Imitate demonstrations by an adapter on the head; the number of tokens that it was trained on."""
     trajectories = [_chosen(steps.policy, each) for each in conversations]
     own = sum(trajectory.own_turns for trajectory in trajectories)
     if not own:
         raise UsageError(_NONE_ADMISSIBLE)
-    return _learnt(
-        steps,
-        trajectories,
-        lambda logprobs: -logprobs.sum() / own,
-        len(conversations),
-        progress,
-        should_stop,
-    )
+    return _descend(steps, trajectories, lambda logprobs: -logprobs.sum() / own, watch)
 
 
-def prefer_by_head(
-    steps: HeadSteps,
-    pairs: Sequence[Preference],
-    settings: DPOSettings,
-    *,
-    progress: Progress,
-    should_stop: Callable[[], bool],
-) -> WarmStartStats:
-    """Prefer replies to others by DPO's loss (arXiv:2305.18290, equation 7).
+def prefer_by_head(steps: HeadSteps, pairs: Sequence[Preference], beta: float, watch: Watch) -> int:
+    """Prefer replies to others by DPO's loss (arXiv:2305.18290, equation 7); the number of tokens of all of them.
 
     It ends once each preferred reply is likelier than the other by `PREFERRED` nats, as further steps would take it
     everywhere. It refuses to learn before a batch has shown in what observations differ, as what is preferred in some
     would be taken in all.
     """
-    _require_used(settings, "dpo")
     if not steps.narrow.down.any():
         raise UsageError(
             "An adapter on the LM head alone learns from preferences once a batch has shown in what observations "
@@ -144,45 +131,27 @@ def prefer_by_head(
     def loss_of(logprobs: Tensor) -> Tensor:
         nonlocal before
         of_replies = turn_sums(turns, logprobs)[is_own].view(-1, 2)
-        margin = (
-            of_replies[:, 0] - of_replies[:, 1]
-        )  # (P,) nats by which each first reply is likelier
+        # (P,) nats by which each first reply is likelier
+        margin = of_replies[:, 0] - of_replies[:, 1]
         if before is None:
             before = margin.detach()
-        loss: Tensor = -nn.functional.logsigmoid(settings.beta * (margin - before)).mean()
+        loss: Tensor = -nn.functional.logsigmoid(beta * (margin - before)).mean()
         # Nothing is left to learn: no gradient.
         return loss.detach() if bool((margin >= PREFERRED).all()) else loss
 
-    return _learnt(steps, trajectories, loss_of, len(both), progress, should_stop)
+    return _descend(steps, trajectories, loss_of, watch)
 
 
-def _learnt(
+def _descend(
     steps: HeadSteps,
     trajectories: Sequence[Trajectory],
     loss_of: Callable[[Tensor], Tensor],
-    examples: int,
-    progress: Progress,
-    should_stop: Callable[[], bool],
-) -> WarmStartStats:
-    began_s = time.perf_counter()
+    watch: Watch,
+) -> int:
+    """Make steps down a loss of the log-probabilities of all decisions; the number of tokens that have one."""
+    steps.descend(batch_rows(trajectories), loss_of, STEPS, watch.made, watch.asks_to_stop)
     turns = [turn for each in trajectories for turn in each.turns]
-    is_stopped = False
-
-    def is_to_stop() -> bool:
-        nonlocal is_stopped
-        is_stopped = should_stop()
-        return is_stopped
-
-    losses = steps.descend(batch_rows(trajectories), loss_of, STEPS, progress, is_to_stop)
-    return WarmStartStats(
-        demonstrations=examples,
-        tokens=sum(turn.end - turn.start for turn in turns if turn.is_trained),
-        steps=len(losses),
-        first_loss=losses[0] if losses else 0.0,
-        last_loss=losses[-1] if losses else 0.0,
-        elapsed_s=time.perf_counter() - began_s,
-        cancelled=is_stopped,
-    )
+    return sum(turn.end - turn.start for turn in turns if turn.is_trained)
 
 
 def _either(policy: Policy, pair: Preference) -> tuple[Trajectory, Trajectory]:
@@ -213,7 +182,9 @@ def _chosen(policy: Policy, conversation: Sequence[ChatMessage]) -> Trajectory:
     return trajectory
 
 
-def _require_used(settings: SFTSettings, section: str) -> None:
+def _require_used(settings: SFTSettings) -> None:
+    """Raises UsageError if settings are given that an adapter on the head does not use."""
+    section = "dpo" if isinstance(settings, DPOSettings) else "sft"
     usual = type(settings)()
     unused = [name for name in UNUSED if getattr(settings, name) != getattr(usual, name)]
     if unused:

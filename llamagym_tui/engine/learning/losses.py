@@ -69,14 +69,6 @@ def deviation_k3(log_ratio: Tensor) -> Tensor:
     return log_ratio.exp() - 1 - log_ratio
 
 
-def reference_kl(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
-    """(N,) k3 estimate of KL(policy || reference) in nats, from (N,) log-probabilities at samples of the policy.
-
-    Its gradient is the policy's alone. Source: arXiv:2402.03300, eq. 4.
-    """
-    return deviation_k3(reference_logprobs - logprobs)
-
-
 def value_loss(values: Tensor, returns: Tensor) -> Tensor:
     """() half the squared error, summed; (U,) each."""
     return 0.5 * (values - returns).square().sum()
@@ -103,14 +95,11 @@ class UpdateSums:
     """The policy's, of each step that was made, before clipping."""
     skipped: int = 0
     """Steps that were not made."""
-    epoch_kl: Tensor | float = 0.0
-    """`approx_kl` of this epoch alone."""
-    epoch_decisions: int = 0
 
     @property
-    def kl_of_epoch(self) -> float:
-        """Mean KL over the decisions of this epoch so far, nats."""
-        return float(self.epoch_kl) / max(self.epoch_decisions, 1)
+    def kl_of_decision(self) -> float:
+        """Mean KL over the decisions, nats."""
+        return float(self.approx_kl) / max(self.decisions, 1)
 
     def of_all(self, ranks: Ranks) -> UpdateSums:
         """The sums of all ranks."""
@@ -131,11 +120,6 @@ class UpdateSums:
             else:
                 setattr(self, each.name, own + other)
 
-    def begin_epoch(self) -> None:
-        """Measure the KL of a new epoch from here on."""
-        self.epoch_kl = 0.0
-        self.epoch_decisions = 0
-
     @torch.no_grad()
     def add(
         self, policy: PolicyLoss, critic: Tensor, scored: Decisions, turns: int, *, is_first: bool
@@ -144,12 +128,10 @@ class UpdateSums:
         self.policy_loss += policy.loss
         self.value_loss += critic
         self.approx_kl += policy.approx_kl
-        self.epoch_kl += policy.approx_kl
         self.clipped += policy.clipped
         self.entropy += scored.entropy.sum()
         self.action_entropy += scored.action_entropy.sum()
         self.decisions += len(scored.logprobs)
-        self.epoch_decisions += len(scored.logprobs)
         self.turns += turns
         self.branches += len(scored.action_entropy)
         if is_first:
@@ -174,7 +156,6 @@ class Objective:
     targets: Targets
     v_head: nn.Module
     temperature: float
-    kl_coef: float
     entropy_coef: float
     is_warming_up: bool
     """True while the critic alone is trained."""
@@ -182,7 +163,7 @@ class Objective:
     def loss(
         self, part: PackedRows, encoded: Encoded, sums: UpdateSums, *, is_first: bool
     ) -> Tensor:
-        """() sum over a part's turns of policy, value, entropy and KL loss.
+        """() sum over a part's turns of policy, value and entropy loss.
 
         Args:
             part: of the batch.
@@ -203,10 +184,6 @@ class Objective:
         loss = critic
         if not self.is_warming_up:
             loss = loss + policy.loss - self.entropy_coef * scored.action_entropy.sum()
-            reference = self.targets.reference_logprobs
-            if self.config.kl_form == "loss" and reference is not None:
-                kl = reference_kl(scored.logprobs, reference[part.decision_indices])
-                loss = loss + self.kl_coef * kl.sum()
         sums.add(policy, critic, scored, len(part.turns.indices), is_first=is_first)
         return loss
 

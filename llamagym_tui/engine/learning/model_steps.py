@@ -42,8 +42,7 @@ class ModelSteps:
     ) -> None:
         self.policy = policy
         self.ranks = ranks
-        self.random = generator
-        """Minibatches are drawn from it."""
+        self._random = generator
         self.reference: EarlierSelf | None = None
         self.pace = 1.0
         """Factor on the scheduled learning rate."""
@@ -95,13 +94,15 @@ class ModelSteps:
         critic_group["lr"] = config.value_lr
         sums = UpdateSums()
         self._has_moved = False
+        is_stopped = False
         for epoch in range(config.epochs):
-            sums.begin_epoch()
-            drawn = list(minibatches(self._rows, config.mini_batch_size, self.random))
+            of_epoch = UpdateSums()
+            drawn = list(minibatches(self._rows, config.mini_batch_size, self._random))
             for at, minibatch in enumerate(drawn):
                 is_first = epoch == at == 0
-                if not is_first and self.ranks.first(should_stop()):
-                    return self._made(sums, lr)
+                is_stopped = not is_first and self.ranks.first(should_stop())
+                if is_stopped:
+                    break
                 progress(epoch * len(drawn) + at, config.epochs * len(drawn))
                 turns = sum(turn.is_trained for row in minibatch for turn in row.segment.turns)
                 found = self._gradients(minibatch, objective, turns, is_first=is_first)
@@ -112,16 +113,14 @@ class ModelSteps:
                     found = self._gradients(minibatch, objective, turns, is_first=is_first)
                 elif not (is_first or objective.is_warming_up):
                     self._follow(kl, config.update_kl)
-                sums.include(found)
+                of_epoch.include(found)
                 if turns:
                     policy_group["lr"] = lr * self.pace
-                    self._step(objective, sums)
-            kl_of_epoch = sums.of_all(self.ranks).kl_of_epoch
-            if config.target_kl is not None and kl_of_epoch > config.target_kl:
+                    self._step(objective, of_epoch)
+            sums.include(of_epoch)
+            kl_of_epoch = of_epoch.of_all(self.ranks).kl_of_decision
+            if is_stopped or (config.target_kl is not None and kl_of_epoch > config.target_kl):
                 break
-        return self._made(sums, lr)
-
-    def _made(self, sums: UpdateSums, lr: float) -> Made:
         self._before = []  # what was kept of the last step is of no use to the next update
         return Made(sums, lr * self.pace, self._has_moved)
 

@@ -61,28 +61,6 @@ class LearnerState(msgspec.Struct, frozen=True, kw_only=True):
         random.Random().setstate(self.random)
 
 
-@own_torch()
-def learner_for(policy: Policy, config: PPOConfig, seed: int, ranks: Ranks) -> "PPO":
-    """The learner of a policy.
-
-    Raises:
-        ConfigError: no weight is trained, or they are of a type that small steps do not change.
-    """
-    trained = [each for each in policy.model.pretrained_model.parameters() if each.requires_grad]
-    if not trained:
-        raise ConfigError(
-            "Nothing of the model would be trained: requires_grad is off for all its weights. Set it for those that "
-            "are meant, or load an adapter with is_trainable=True."
-        )
-    is_coarse = any(weight.element_size() < torch.float32.itemsize for weight in trained)
-    if is_coarse and not policy.model.is_adapted:
-        raise ConfigError(
-            f"Weights of {str(trained[0].dtype).removeprefix('torch.')} are too coarse for the small steps of full "
-            "fine-tuning: load them in float32, or give an adapter (peft_config)."
-        )
-    return PPO(policy, config, seed, ranks)
-
-
 def what_is_trained(policy: Policy) -> str:
     """The number of the policy's trained weights and their place in the model, without the critic's."""
     if policy.narrow is not None:
@@ -112,18 +90,39 @@ def unused_settings(names: Sequence[str]) -> str:
 
 
 class PPO:
+    @own_torch()
     def __init__(
         self, policy: Policy, config: PPOConfig, seed: int = 0, ranks: Ranks = ALONE
     ) -> None:
-        """The reference is the policy as it is now; all `ranks` update together, with the batches of each."""
+        """The reference is the policy as it is now; all `ranks` update together, with the batches of each.
+
+        Raises:
+            ConfigError: no weight is trained, or they are of a type that small steps do not change.
+        """
+        trained = [
+            each for each in policy.model.pretrained_model.parameters() if each.requires_grad
+        ]
+        if not trained:
+            raise ConfigError(
+                "Nothing of the model would be trained: requires_grad is off for all its weights. Set it for those "
+                "that are meant, or load an adapter with is_trainable=True."
+            )
+        is_coarse = any(weight.element_size() < torch.float32.itemsize for weight in trained)
+        if is_coarse and not policy.model.is_adapted:
+            raise ConfigError(
+                f"Weights of {str(trained[0].dtype).removeprefix('torch.')} are too coarse for the small steps of full "
+                "fine-tuning: load them in float32, or give an adapter (peft_config)."
+            )
         self.policy = policy
         self.ranks = ranks
         self.steps: ModelSteps | HeadSteps
         """Makes the steps of an update."""
+        self.random = random.Random(seed)
+        """Minibatches are drawn from it."""
         if policy.narrow is None:
-            self.steps = ModelSteps(policy, config, random.Random(seed), ranks)
+            self.steps = ModelSteps(policy, config, self.random, ranks)
         else:
-            self.steps = HeadSteps(policy, policy.narrow, random.Random(seed))
+            self.steps = HeadSteps(policy, policy.narrow)
         if config.kl_coef or config.kl_coef_final:
             self.reference = EarlierSelf.of(policy)
         self.config = config
@@ -182,12 +181,12 @@ class PPO:
             targets,
             v_head=self.policy.model.v_head,
             temperature=self.policy.generation.temperature,
-            kl_coef=self.kl_coef,
-            entropy_coef=self.entropy_coef,
+            entropy_coef=scheduled(self.config, "entropy_coef", self.updates),
             is_warming_up=self.is_warming_up,
         )
         # 2. Steps, until all are made, the KL to the sampling policy exceeds its target, or a stop.
-        made = self.steps.train(objective, self.lr, should_stop, progress)
+        lr = 0.0 if self.is_warming_up else scheduled(self.config, "lr", self.updates)
+        made = self.steps.train(objective, lr, should_stop, progress)
         sums = made.sums.of_all(self.ranks)
         # 3. Figures, and the state of the next update.
         stats = update_stats(
@@ -227,22 +226,14 @@ class PPO:
         if self.reference:
             with self.reference.in_place():
                 reference_logprobs = self._logprobs(turns)
-        bootstraps = [0.0] * len(trajectories)
-        if config.has_critic:
-            bootstraps = self.policy.bootstrap_values(trajectories)
-        observations: Sequence[int] = ()
-        if config.facts.groups == "observation":
-            numbers: dict[str, int] = {}
-            observations = [numbers.setdefault(turn.observation, len(numbers)) for turn in turns]
         return batch_targets(
             trajectories,
             config,
             reference_logprobs=reference_logprobs,
-            bootstraps=bootstraps,
+            bootstraps=self.policy.bootstrap_values(trajectories),
             bonuses=self.novelty.bonuses(trajectories) if config.novelty_coef else None,
-            observations=observations,
             reward_scale=self.reward_scale,
-            kl_coef=self.kl_coef,
+            kl_coef=scheduled(config, "kl_coef", self.updates),
             device=self.policy.model.backbone.device,
         )
 
@@ -256,24 +247,6 @@ class PPO:
             found[part.decision_indices] = scored.logprobs
         # Each rank has computed its part, and left those of others 0.
         return torch.stack(self.ranks.gather(found)).sum(0)
-
-    @property
-    def lr(self) -> float:
-        """The policy's learning rate in the next update, where it is scheduled."""
-        return learning_rate(self.config, self.updates)
-
-    @property
-    def kl_coef(self) -> float:
-        """Weight of the KL to the reference in the next update."""
-        return self._scheduled(self.config.kl_coef, self.config.kl_coef_final)
-
-    @property
-    def entropy_coef(self) -> float:
-        """Weight of the action distribution's entropy in the next update."""
-        return self._scheduled(self.config.entropy_coef, self.config.entropy_coef_final)
-
-    def _scheduled(self, start: float, final: float) -> float:
-        return along_line(start, final, self.updates / self.config.decay_updates)
 
     @property
     def reward_scale(self) -> float:
@@ -292,7 +265,7 @@ class PPO:
     def state(self) -> LearnerState:
         return LearnerState(
             updates=self.updates,
-            random=self.steps.random.getstate(),
+            random=self.random.getstate(),
             return_moments=self.return_moments,
             counts=dict(self.novelty.counts),
             pace=self.steps.pace,
@@ -314,7 +287,7 @@ class PPO:
         self.updates = state.updates
         self.return_moments = state.return_moments
         self.novelty.counts = dict(state.counts)
-        self.steps.random.setstate(state.random)
+        self.random.setstate(state.random)
         self.steps.pace = state.pace
         self.steps.restore(state.head, tensors)
         self.used.clear()  # a roll back undid these updates
@@ -347,10 +320,6 @@ class PPO:
         self.used.clear()  # of which an inspector asks what the present policy says
         self.policy.version += 1
 
-    def reseed(self, seed: int) -> None:
-        """Draw minibatches from another seed."""
-        self.steps.random.seed(seed)
-
     @torch.no_grad()
     def share(self) -> None:
         """Make the learners of all ranks equal to that of rank 0: weights, reference, moments, state."""
@@ -367,13 +336,8 @@ class PPO:
         self.policy.version = version
 
 
-def along_line(start: float, final: float, done: float) -> float:
-    """From `start` to `final`, and constant afterwards; `done` is the share of the way, 1 at its end."""
-    return start + (final - start) * min(1.0, done)
-
-
-def learning_rate(config: PPOConfig, updates: int) -> float:
-    """The policy's learning rate after this many updates; 0 while the critic alone is trained."""
-    if config.trains_critic_alone(updates):
-        return 0.0
-    return along_line(config.lr, config.lr_final, updates / config.decay_updates)
+def scheduled(config: PPOConfig, name: str, updates: int) -> float:
+    """A setting of `SCHEDULED` after this many updates: on a line to its final value, which it then keeps."""
+    start: float = getattr(config, name)
+    final: float = getattr(config, f"{name}_final")
+    return start + (final - start) * min(1.0, updates / config.decay_updates)

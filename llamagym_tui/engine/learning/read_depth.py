@@ -88,7 +88,7 @@ def can_look(policy: Policy) -> bool:
 def depth_that_tells(policy: Policy, trajectories: Sequence[Trajectory]) -> Depth:
     """The number of layers to read, from episodes that were played at random."""
     every = len(policy.model.causal_lm.get_decoder().layers)
-    turns = _turns(trajectories)
+    turns = turns_at_prompts(trajectories)
     layers = sorted({max(1, round(share * every)) for share in SHARES})
     backbone = policy.model.backbone
     states = backbone.last_states(turns.prompts, layers, policy.on_reading)
@@ -146,7 +146,7 @@ def explained_by_layer(layers: Sequence[int], states: Tensor, turns: Turns) -> t
     return tuple(found)
 
 
-def _turns(trajectories: Sequence[Trajectory]) -> Turns:
+def turns_at_prompts(trajectories: Sequence[Trajectory]) -> Turns:
     """Turns of the first episodes, up to the limits; those at prompts beyond them are left out."""
     places: dict[Opening, int] = {}
     numbers: dict[tuple[int, ...], int] = {}  # of actions, by the reply

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.learning.batch import Batch, Comparison, steps_of
-from llamagym_tui.engine.learning.estimators import ESTIMATORS
+from llamagym_tui.engine.learning.estimators import ESTIMATORS, Batch, Comparison
 from llamagym_tui.engine.learning.rewards import turn_rewards
 from llamagym_tui.engine.policy.trajectory import Trajectory, Turn
 from llamagym_tui.settings import PPOConfig
@@ -33,8 +32,6 @@ class Targets:
     """(T,) bool."""
     kl_ref: Tensor
     """(T,) nats that each turn is away from the reference (k1)."""
-    reference_logprobs: Tensor | None
-    """(D,) of decisions under the reference; None: there is none."""
     comparisons: tuple[Comparison, ...] = ()
     """Where steps were compared with others of their group; on the processor's side."""
 
@@ -46,7 +43,6 @@ def batch_targets(
     reference_logprobs: Tensor | None,
     bootstraps: Sequence[float],
     bonuses: Tensor | None,
-    observations: Sequence[int] = (),
     reward_scale: float,
     kl_coef: float,
     device: torch.device,
@@ -57,7 +53,6 @@ def batch_targets(
         reference_logprobs: (D,) of decisions under the reference. None: there is none.
         bonuses: (T,) of each turn for what is seldom tried. None: there are none.
         bootstraps: value after each episode: V(final observation) if it was truncated, else 0.
-        observations: (T,) the same number where turns have the same observation. Empty: none is compared by it.
     Raises:
         ValueError: without a critic, an episode was cut off before its end.
     """
@@ -75,26 +70,31 @@ def batch_targets(
     rewards = turn_rewards(turns, scale=reward_scale, parse_penalty=config.parse_penalty)
     if bonuses is not None:
         rewards = rewards + config.novelty_coef * bonuses
-    charged = kl_coef if config.kl_form == "reward" else 0.0
-    steps = steps_of(turns, rewards, charged * kl_ref)
+    charges = kl_coef * kl_ref
+    rewards = rewards - charges
     if bonuses is not None and not config.has_critic:
-        steps = steps._replace(charges=steps.charges - config.novelty_coef * bonuses)
+        charges = charges - config.novelty_coef * bonuses
     # 3. Advantages.
+    values = torch.tensor([turn.value for turn in turns])
+    trained = torch.tensor([turn.is_trained for turn in turns], dtype=torch.bool)
     batch = Batch(
-        steps,
-        [len(trajectory.turns) for trajectory in trajectories],
-        bootstraps,
+        rewards=rewards,
+        values=values,
+        moves=torch.tensor([turn.steps for turn in turns], dtype=torch.int64),
+        trained=trained,
+        charges=charges,
+        lengths=[len(trajectory.turns) for trajectory in trajectories],
+        bootstraps=bootstraps,
         seeds=[trajectory.group for trajectory in trajectories],
-        observations=observations,
+        observations=[turn.observation for turn in turns],
     )
     found = ESTIMATORS[config.learner](batch, config)
     return Targets(
         advantages=found.advantages.to(device),
         returns=found.returns.to(device),
-        values=steps.values.to(device),
-        trained=steps.trained.to(device),
+        values=values.to(device),
+        trained=trained.to(device),
         kl_ref=kl_ref,
-        reference_logprobs=reference_logprobs,
         comparisons=found.comparisons,
     )
 

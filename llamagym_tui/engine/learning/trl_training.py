@@ -8,20 +8,19 @@ TRL takes seconds to import, so that happens when training begins.
 import copy
 import math
 import tempfile
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 
-from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.episode import prompt_after, replayed
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.chat import ChatMessage, Preference
-from llamagym_tui.settings import DPOSettings, SFTSettings, WarmStartStats
+from llamagym_tui.settings import DPOSettings, SFTSettings
 
 Progress = Callable[[int, int, float], None]
 """Called with steps done, steps in all, and the loss of the last one."""
@@ -31,6 +30,27 @@ MAX_GRAD_NORM = 1.0
 """Norm to which larger gradients are scaled down."""
 LOGITS_AT_ONCE = 2**26
 """Logits of one forward at most. TRL keeps those of all tokens, several times over."""
+
+
+@dataclass
+class Watch:
+    """Somebody watches a training, and may end it."""
+
+    progress: Progress
+    should_stop: Callable[[], bool]
+    losses: list[float] = field(default_factory=list)
+    """Of the steps made."""
+    is_stopped: bool = False
+
+    def made(self, steps: int, loss: float) -> None:
+        """A step of this many was made."""
+        self.losses.append(loss)
+        self.progress(len(self.losses), steps, loss)
+
+    def asks_to_stop(self) -> bool:
+        """True if the training is to end here."""
+        self.is_stopped = self.should_stop()
+        return self.is_stopped
 
 
 class Example(NamedTuple):
@@ -68,22 +88,19 @@ def pair_row(policy: Policy, pair: Preference) -> dict[str, list[int]]:
     }
 
 
-@own_torch()
 def imitate(
     policy: Policy,
     conversations: Sequence[Sequence[ChatMessage]],
     settings: SFTSettings,
-    *,
-    seed: int = 0,
-    progress: Progress = lambda step, steps, loss: None,
-    should_stop: Callable[[], bool] = lambda: False,
-) -> WarmStartStats:
-    """Train the policy on demonstrations; it has a new version afterwards, cancelled or not.
+    seed: int,
+    watch: Watch,
+) -> int:
+    """Train the policy on demonstrations; the number of tokens that it was trained on.
+
+    It has a new version afterwards, cancelled or not.
 
     Args:
         seed: of the order.
-        progress: called after every step.
-        should_stop: called after every step; True ends the training, and what was learnt stays.
     Raises:
         LlamaGymError: a weight is not finite any more, and the policy is lost.
     """
@@ -102,21 +119,14 @@ def imitate(
             args=_arguments(SFTConfig, policy, settings, folder, seed, len(rows), longest),
         )
 
-    tokens = sum(label != NOT_TRAINED for row in rows for label in row.labels)
-    return _trained(policy, trainer, len(conversations), tokens, progress, should_stop)
+    _train(policy, trainer, watch)
+    return sum(label != NOT_TRAINED for row in rows for label in row.labels)
 
 
-@own_torch()
 def prefer(
-    policy: Policy,
-    pairs: Sequence[Preference],
-    settings: DPOSettings,
-    *,
-    seed: int = 0,
-    progress: Progress = lambda step, steps, loss: None,
-    should_stop: Callable[[], bool] = lambda: False,
-) -> WarmStartStats:
-    """Train the policy on preferences, with the arguments and errors of `imitate`."""
+    policy: Policy, pairs: Sequence[Preference], settings: DPOSettings, seed: int, watch: Watch
+) -> int:
+    """Train the policy on preferences, as `imitate` does on demonstrations; the number of preferred tokens."""
     rows = [pair_row(policy, pair) for pair in pairs]
     longest = max((sum(map(len, row.values())) for row in rows), default=1)
     model = policy.model.pretrained_model
@@ -144,49 +154,30 @@ def prefer(
             args=arguments,
         )
 
-    tokens = sum(len(row["chosen_ids"]) for row in rows)
     try:
-        return _trained(policy, trainer, len(rows), tokens, progress, should_stop)
+        _train(policy, trainer, watch)
     finally:
         if policy.model.is_adapted and "ref" in model.peft_config:
             model.set_adapter("default")
             model.delete_adapter("ref")
+    return sum(len(row["chosen_ids"]) for row in rows)
 
 
-def _trained(
-    policy: Policy,
-    make: Callable[[str, Any], Any],
-    demonstrations: int,
-    tokens: int,
-    progress: Progress,
-    should_stop: Callable[[], bool],
-) -> WarmStartStats:
+def _train(policy: Policy, make: Callable[[str, Any], Any], watch: Watch) -> None:
     """Train by the trainer that `make` gives for a folder and a callback; nothing is printed or reported."""
     import huggingface_hub.constants
     from transformers import PrinterCallback
 
     # Or TRL sends a report about its use and this machine.
     huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True
-    began_s = time.perf_counter()
-    callback = _callback(progress, should_stop)
     with _restored(policy), tempfile.TemporaryDirectory() as folder:
-        trainer = make(folder, callback)
+        trainer = make(folder, _callback(watch))
         trainer.remove_callback(PrinterCallback)
         trainer.train()
     if not policy.is_finite:
         raise LlamaGymError(
             "The training on demonstrations diverged and its policy is lost; try a lower sft.lr, or dpo.lr."
         )
-    losses = callback.losses
-    return WarmStartStats(
-        demonstrations=demonstrations,
-        tokens=tokens,
-        steps=len(losses),
-        first_loss=losses[0] if losses else 0.0,
-        last_loss=losses[-1] if losses else 0.0,
-        elapsed_s=time.perf_counter() - began_s,
-        cancelled=len(losses) < trainer.state.max_steps,
-    )
 
 
 def _arguments(
@@ -232,26 +223,19 @@ def _arguments(
         )
 
 
-def _callback(progress: Progress, should_stop: Callable[[], bool]) -> Any:
-    """A callback that reports progress and ends the training; a function, as transformers is imported late."""
+def _callback(watch: Watch) -> Any:
+    """A callback for somebody who watches; a function, as transformers is imported late."""
     from transformers import TrainerCallback
 
     class Callback(TrainerCallback):
-        def __init__(self) -> None:
-            self.losses: list[float] = []
-
-        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            control.should_training_stop = should_stop()
-
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            control.should_training_stop = control.should_training_stop or should_stop()
+            control.should_training_stop |= watch.asks_to_stop()
 
         def on_log(
             self, args: Any, state: Any, control: Any, logs: dict[str, float], **kwargs: Any
         ) -> None:
             if "loss" in logs:
-                self.losses.append(logs["loss"])
-                progress(state.global_step, state.max_steps, logs["loss"])
+                watch.made(state.max_steps, logs["loss"])
 
     return Callback()
 

@@ -3,7 +3,7 @@
 Both take a tree of tokens and give the hidden state at each of its nodes; logits are computed only where they are
 needed. Loading compares the flat forward with transformers' once, and takes whole rows where they differ.
 
-Shapes: B rows, T tokens, C columns of a tree, D hidden size, V vocabulary.
+Shapes: B rows, T tokens, C columns of a tree, D hidden size, V vocabulary, S places of logits, N scored tokens.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from transformers import (
 )
 
 from llamagym_tui.engine.model.lean import is_llama_like, read_states, states_of_layers
-from llamagym_tui.engine.model.scores import scored
+from llamagym_tui.engine.model.rounded import Rounded
 from llamagym_tui.engine.model.shape import context_of
 from llamagym_tui.engine.tokens.flat_tree import flat_tree
 from llamagym_tui.engine.tokens.token_tree import ForwardLimits, TokenTree, grouped
@@ -37,6 +37,9 @@ TOLERANCE = 2e-3
 """Largest difference of a log-probability that counts as rounding in float32, in nats."""
 COARSE_TOLERANCE = 0.5
 """The same with weights of fewer bits."""
+LOGITS_AT_ONCE = 2**22
+"""Numbers in the logits that are normalized at most, in one piece."""
+
 log = logging.getLogger(__name__)
 
 Scorer = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -77,20 +80,6 @@ class Encoded:
         logits = self.logits_at(rows, columns)
         return lambda places, ids: scored(logits, places, ids, temperature)
 
-    def logprobs_of(
-        self, rows: Tensor, columns: Tensor, places: Tensor, ids: Tensor, temperature: float
-    ) -> Tensor:
-        """(N,) log-probability of tokens, each at one of S positions."""
-        logits = self.logits_at(rows, columns) / temperature
-        return logits.log_softmax(-1)[places, ids]
-
-    @property
-    def scores_per_place(self) -> int:
-        """Numbers that are computed to score one position."""
-        if len(self._tensors) > 1:
-            return self._tensors[-1].shape[-1]
-        return int(self._head.weight.shape[0])  # type: ignore[index]
-
     def picked(self, rows: Tensor | slice, columns: Tensor | slice) -> Encoded:
         """(R, C) of the positions; rows and columns broadcast to (R, C)."""
         return type(self)(self._head, *(each[rows, columns] for each in self._tensors))
@@ -128,6 +117,8 @@ class Backbone:
         """True if trunk and head can be called apart."""
         self.is_lean = False
         """True if forwards are of flat trees."""
+        self.rounded: Rounded | None = None
+        """Reads flat trees in bfloat16. None: they are read in the weights' own type."""
         self._try_out()
 
     @property
@@ -155,7 +146,10 @@ class Backbone:
             encoded = self.encode_rows([[tree.ids[column] for column in path] for path in paths])
             return encoded.picked(rows[None], columns[None])
         flat = flat_tree(tree, sorted(set(read)), self.device)
-        states = read_states(self.decoder, flat)  # (M, D)
+        rounded = self.rounded
+        states = (
+            read_states(self.decoder, flat) if rounded is None else rounded.read(flat)
+        )  # (M, D)
         hidden = states.new_zeros(len(tree), states.shape[-1]).index_copy(0, flat.columns, states)
         return Encoded(self.head, hidden[None])
 
@@ -291,3 +285,61 @@ def _logprobs(encoded: Encoded, row: int, columns: Sequence[int]) -> Tensor:
     """(C, V) at some columns of a row."""
     at = torch.tensor(columns, device=encoded.hidden.device)
     return encoded.logits_at(torch.full_like(at, row), at).log_softmax(-1)
+
+
+def scored(
+    logits: Tensor, places: Tensor, ids: Tensor, temperature: float
+) -> tuple[Tensor, Tensor]:
+    """(N,) log-probability of each token at its place, and (S,) entropies, the latter without gradient.
+
+    Args:
+        logits: (S, V), which are overwritten.
+        places: (N,) place of each token.
+        ids: (N,) of the tokens.
+        temperature: divides the logits.
+    """
+    logprobs, entropies = _Scored.apply(logits, places, ids, temperature)
+    return logprobs, entropies
+
+
+def entropy(logprobs: Tensor) -> Tensor:
+    """(N,) nats of N distributions given as (N, V) log-probabilities, which may be -inf."""
+    # 0 times minus infinity would be no number; with the lowest number for it, gradients would overflow.
+    return -(logprobs.exp() * logprobs.clamp(min=-1e4)).sum(-1)
+
+
+class _Scored(torch.autograd.Function):
+    """(N,) log-probabilities of tokens, and (S,) entropies, in the memory of the logits.
+
+    The result is `logits.log_softmax(-1)[places, ids]`, with the same gradient. But that would hold logits,
+    log-probabilities and the gradients of both, the largest tensors of an update. Here the log-probabilities are
+    written over the logits, and the gradient over these.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, places: Tensor, ids: Tensor, temperature: float
+    ) -> tuple[Tensor, Tensor]:
+        entropies = []
+        for piece in logits.split(
+            max(1, LOGITS_AT_ONCE // logits.shape[-1])
+        ):  # views of the logits
+            logprobs = piece.div_(temperature).log_softmax(-1)
+            entropies.append(entropy(piece.copy_(logprobs)))
+        entropy_of_places = torch.cat(entropies)
+        ctx.save_for_backward(logits, places, ids)
+        ctx.temperature = temperature
+        ctx.mark_non_differentiable(entropy_of_places)
+        return logits[places, ids], entropy_of_places
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        # With p the softmax of a place, d log p[token] / d logit[v] is (1 if v is the token else 0) - p[v].
+        logprobs, places, ids = ctx.saved_tensors
+        own = gradients[0] / ctx.temperature  # (N,)
+        of_places = own.new_zeros(len(logprobs)).index_add_(0, places, own)  # (S,)
+        gradient = logprobs.exp_().mul_(
+            -of_places[:, None]
+        )  # (S, V): the part with p, for all tokens of a place
+        gradient.index_put_((places, ids), own, accumulate=True)  # and the 1 for each token
+        return gradient, None, None, None

@@ -3,7 +3,7 @@
 The logits of V tokens at S places are W h + B A h, and only those rows of B are not 0 that belong to tokens by which
 replies name actions. So of the V logits of a place it is enough to keep those of the m tokens of admissible replies and
 one sum over the others: the softmax under any B follows from these, and an update costs S x m in place of S x V. Free
-text cannot be sampled from them: such an adapter chooses among the admissible replies.
+text cannot be sampled from them: such an adapter chooses among the admissible replies. Its critic is a regression.
 
 Notation: S places, m tokens of replies, K directions, D hidden size, V vocabulary, N scored tokens.
 """
@@ -22,6 +22,10 @@ from llamagym_tui.engine.own_torch import own_torch
 
 LOGITS_AT_ONCE = 2**25
 """Numbers in the logits of places that are looked at, at most, in one piece."""
+PENALTY = 1000.0
+"""Of the squared weights, in states that say nothing."""
+MEMORY = 0.9
+"""Weight of earlier states after an update."""
 
 
 class NarrowHead:
@@ -81,17 +85,9 @@ class NarrowHead:
             torch.cat(others).reshape(*shape),
         )
 
-    def is_whole(self, row: Encoded) -> bool:
-        """True if a row has the logits of all these tokens."""
-        return isinstance(row, NarrowEncoded) and row.moved.shape[-1] == len(self.ids)
-
     def added(self, hidden: Tensor) -> Tensor:
         """(N, m) the change of the logits of `ids` at N states; with gradient."""
         return self.shifts(hidden, self.down, self._rows_of_ids())
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """(N, V) logits of N hidden states, whole."""
-        return self._base(hidden).index_add(-1, self.ids, self.added(hidden))
 
     def shifts(self, hidden: Tensor, down: Tensor, rows: Tensor) -> Tensor:
         """(N, T) change of the logits of T tokens at N states, from (K, D) A and (T, K) rows of B."""
@@ -121,10 +117,6 @@ class NarrowEncoded(Encoded):
         self.others = others
         """(B, T) log of the sum of the other tokens' exponentials."""
 
-    def logits_at(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """(N, V) logits at N positions, in fp32."""
-        return self.narrow.logits(self.hidden[rows, columns]).float()
-
     def scorer_at(self, rows: Tensor, columns: Tensor, temperature: float) -> Scorer:
         """Scores tokens that may move at S positions; only at temperature 1, as scores are divided by it."""
         assert temperature == 1.0, "an adapter on the head alone chooses by score"
@@ -138,14 +130,56 @@ class NarrowEncoded(Encoded):
 
         return score
 
-    def logprobs_of(
-        self, rows: Tensor, columns: Tensor, places: Tensor, ids: Tensor, temperature: float
-    ) -> Tensor:
-        """(N,) log-probability of tokens, each at one of S positions."""
-        logprobs, _ = self.scorer_at(rows, columns, temperature)(places, ids)
-        return logprobs
 
-    @property
-    def scores_per_place(self) -> int:
-        """Numbers that are computed to score one position."""
-        return self.moved.shape[-1]
+class RidgeCritic(nn.Module):
+    """A critic in closed form: ridge regression of returns on standardized hidden states; 0 before the first fit.
+
+    It forgets by a constant factor an update, as the policy that it judges changes. Its memory is sums, so that it goes
+    on from a checkpoint exactly.
+    """
+
+    mean: Tensor
+    scale: Tensor
+    products: Tensor
+    moments: Tensor
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, hidden_size: int) -> None:
+        super().__init__()
+        self.hidden_size = hidden_size
+        self.register_buffer("mean", torch.zeros(hidden_size))
+        self.register_buffer("scale", torch.ones(hidden_size))
+        # Sums over all states x: of the outer products of (1, x), and of its products with the return.
+        self.register_buffer("products", torch.zeros(hidden_size + 1, hidden_size + 1))
+        self.register_buffer("moments", torch.zeros(hidden_size + 1))
+        self.register_buffer("weight", torch.zeros(hidden_size))
+        self.register_buffer("bias", torch.zeros(()))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(..., D) hidden states to (...) values, in fp32."""
+        return ((hidden.float() - self.mean) / self.scale) @ self.weight + self.bias
+
+    @torch.no_grad()
+    def fit(self, hidden: Tensor, returns: Tensor) -> None:
+        """Take in a batch.
+
+        Args:
+            hidden: (N, D) states; those of the first batch set the standard.
+            returns: (N,) of each.
+        """
+        hidden = hidden.float()
+        if not self.products.any():
+            self.mean.copy_(hidden.mean(0))
+            self.scale.copy_(hidden.std(0, unbiased=False).clamp(min=1e-6))
+        standard = (hidden - self.mean) / self.scale
+        seen = torch.cat([torch.ones(len(standard), 1, device=standard.device), standard], dim=1)
+        self.products.mul_(MEMORY).add_(seen.T @ seen)
+        self.moments.mul_(MEMORY).add_(seen.T @ returns)
+        penalty = torch.full_like(self.moments, PENALTY)
+        penalty[0] = 1e-3  # the mean return is no weight that should be small
+        # (X'X + penalty) w = X'y, in fp64: the states of a model are nearly dependent.
+        system = self.products.double() + torch.diag(penalty.double())
+        solved = torch.linalg.solve(system, self.moments.double()).float()
+        self.bias.copy_(solved[0])
+        self.weight.copy_(solved[1:])

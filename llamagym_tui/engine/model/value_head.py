@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from llamagym_tui.engine.model.forward import Backbone
 from llamagym_tui.engine.model.load_faults import is_causal, require_all_weights
-from llamagym_tui.engine.model.ridge import RidgeCritic
+from llamagym_tui.engine.model.narrow import RidgeCritic
 from llamagym_tui.engine.model.shape import base_of, read_config
 from llamagym_tui.engine.model.sources import READ_DEPTH, VALUE_HEAD_FILE, is_local
 from llamagym_tui.errors import ConfigError, ModelLoadError

@@ -14,15 +14,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.model.forward import Encoded, Scorer
-from llamagym_tui.engine.model.scores import entropy
+from llamagym_tui.engine.model.forward import Encoded, Scorer, entropy
 from llamagym_tui.engine.policy.policy import Policy, states_of
 from llamagym_tui.engine.policy.trajectory import Choice
 from llamagym_tui.engine.tokens.token_tree import ROOT, ActionTrie, padded
 from llamagym_tui.engine.tokens.tokenization import Opening
 
-LOGITS_AT_ONCE = 2**25
-"""Numbers in the logits that are computed in one piece."""
+PROMPTS_AT_ONCE = 128
+"""Prompts whose admissible replies are scored in one piece."""
 
 
 class Decisions(NamedTuple):
@@ -145,16 +144,12 @@ def token_logprobs(encoded: Encoded, trie: ActionTrie, temperature: float = 1.0)
     ids = torch.tensor(tokens, dtype=torch.long, device=device)  # (N,)
     columns = torch.arange(width, device=device)
     found: list[Tensor] = []
-    size = max(1, LOGITS_AT_ONCE // (width * encoded.scores_per_place))
-    for rows in torch.arange(count, device=device).split(size):
-        places = torch.arange(len(rows), device=device)[:, None] * width + columns_before
-        logprobs = encoded.logprobs_of(
-            rows.repeat_interleave(width),
-            columns.repeat(len(rows)),
-            places.flatten(),
-            ids.repeat(len(rows)),
-            temperature,
+    for rows in torch.arange(count, device=device).split(PROMPTS_AT_ONCE):
+        score = encoded.scorer_at(
+            rows.repeat_interleave(width), columns.repeat(len(rows)), temperature
         )
+        places = torch.arange(len(rows), device=device)[:, None] * width + columns_before
+        logprobs, _ = score(places.flatten(), ids.repeat(len(rows)))
         found.append(logprobs.view(len(rows), -1))
     return torch.cat(found)
 

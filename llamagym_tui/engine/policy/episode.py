@@ -168,11 +168,10 @@ class Episode:
         if end == "truncated" and final_observation is not None:
             try:
                 self.require_fit(final_observation)
-                prompt = self.prompt_for(final_observation)
-                final = Segment(prompt.prefix, list(prompt.rest))
+                final = self.prompt_for(final_observation)
             except PromptTooLongError:  # the last prompt that was read is the nearest estimate
                 last = self.segments[-1]
-                final = Segment(last.prefix, last.ids[: last.turns[-1].start])
+                final = Opening(last.prefix, tuple(last.ids[: last.turns[-1].start]))
         earlier = [turn for segment in self.segments[: self.cut_at] for turn in segment.turns]
         new = self.segments[self.cut_at :]
         return Trajectory(

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from llamagym_tui.engine.model.forward import FORWARD_TOKENS, Encoded
 from llamagym_tui.engine.model.narrow import NarrowHead
+from llamagym_tui.engine.model.rounded import Rounded
 from llamagym_tui.engine.model.shape import context_of
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.own_torch import own_torch
-from llamagym_tui.engine.policy.memory import Key, PromptMemory
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.tokens.token_tree import (
     NO_REPLIES,
@@ -40,6 +40,8 @@ REPLIES_KEPT = 8192
 """Replies whose ids are kept."""
 Replies = str | Sequence[str]
 """The canonical replies that name one action: one, or several."""
+Key = tuple[TokenTree, Opening, int]
+"""The tree of replies behind a prompt, the prompt, and the number of tokens whose logits a head adapter moves."""
 
 
 def generation_ends(model: AutoModelForCausalLMWithValueHead, tokenizer: Any) -> list[int]:
@@ -77,6 +79,54 @@ def generation_config_of(lm: Any, sampling: GenerationConfig, ends: Sequence[int
     )
 
 
+class PromptMemory:
+    """What the model said after a prompt, up to a number of bytes. A full memory is emptied.
+
+    It holds for one version of the trained weights. Where only an adapter on the head is trained, that is for ever, so
+    rollout, update, evaluation and policy map read each prompt once in a run.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._known: dict[Key, Encoded] = {}
+        self._bytes = 0
+        self._looked_up = 0
+        self._found = 0
+
+    def take_share(self) -> float:
+        """Fraction of the prompts since the last call that needed no forward; 0 without any."""
+        share = self._found / max(self._looked_up, 1)
+        self._looked_up = 0
+        self._found = 0
+        return share
+
+    def clear(self) -> None:
+        self._known.clear()
+        self._bytes = 0
+
+    def rows(
+        self, keys: Sequence[Key], read: Callable[[Sequence[Opening]], list[Encoded]]
+    ) -> Encoded:
+        """One row for each of B prompts; `read` gives those of prompts that are not known."""
+        found = {key: self._known[key] for key in keys if key in self._known}
+        new = list(dict.fromkeys(key for key in keys if key not in found))
+        self._looked_up += len(keys)
+        self._found += len(keys) - len(new)
+        if new:
+            made = dict(zip(new, read([prompt for _, prompt, _ in new]), strict=True))
+            found |= made
+            self._remember(made)
+        return Encoded.stacked([found[key] for key in keys])
+
+    def _remember(self, made: dict[Key, Encoded]) -> None:
+        size = sum(row.bytes for row in made.values())
+        if self._bytes + size > self._most_bytes:
+            self.clear()
+        if size <= self._most_bytes:
+            self._known |= made
+            self._bytes += size
+
+
 class Policy:
     """A model that plays by the settings of a run."""
 
@@ -84,7 +134,7 @@ class Policy:
     def __init__(
         self,
         model: AutoModelForCausalLMWithValueHead,
-        tokenizer: object,
+        tokenizer: Any,
         generation: GenerationConfig,
         admissible_replies: Sequence[Replies] = (),
         seed: int = 0,
@@ -103,10 +153,7 @@ class Policy:
         """
         # Always in eval mode, while training too: dropout would make the first ratio differ from 1.
         self.model = model.eval()
-        if isinstance(tokenizer, ChatTokenizer):
-            self.chat = tokenizer
-        else:
-            self.chat = ChatTokenizer(tokenizer, generation_ends(model, tokenizer))
+        self.chat = ChatTokenizer(tokenizer, generation_ends(model, tokenizer))
         if not self.chat.end_ids:
             raise ModelLoadError(
                 "Nothing ends a reply of this model: its chat template ends no turn with a token of its own, and "
@@ -167,6 +214,21 @@ class Policy:
         self.model.keep_layers(layers)
         self.narrow.is_blank = True
         self.memory.clear()
+
+    def read_rounded(self) -> None:
+        """Read prompts in bfloat16 from now on, about what they have in common.
+
+        Raises:
+            ConfigError: more than an adapter on the head is trained, or the model is not read as a tree in float32.
+        """
+        backbone = self.model.backbone
+        is_on_processor = backbone.device.type == "cpu" and backbone.dtype == torch.float32
+        if self.narrow is None or not (backbone.is_lean and is_on_processor):
+            raise ConfigError(
+                "Prompts are read in bfloat16 only by the weights of a Llama-like model in float32, on a processor, "
+                "below an adapter on the LM head alone: leave reading=bfloat16 out."
+            )
+        backbone.rounded = Rounded(backbone.decoder)
 
     def save_pretrained(self, folder: Path) -> None:
         """Write model, value head, tokenizer and sampling settings as a folder of transformers or PEFT."""
@@ -247,19 +309,18 @@ class Policy:
     @own_torch()
     @torch.no_grad()
     def bootstrap_values(self, trajectories: Sequence[Trajectory]) -> list[float]:
-        """Value after the last turn of each: V(final observation) if truncated, else 0."""
-        finals = [each.final_prompt if each.end == "truncated" else None for each in trajectories]
-        prompts = {
-            index: Opening(final.prefix, tuple(final.ids))
-            for index, final in enumerate(finals)
-            if final is not None
+        """Value after the last turn of each: V(final observation) if truncated and there is a critic, else 0."""
+        values = [0.0] * len(trajectories)
+        finals = {
+            index: each.final_prompt
+            for index, each in enumerate(trajectories)
+            if self.has_critic and each.end == "truncated" and each.final_prompt is not None
         }
-        values = [0.0] * len(finals)
-        if prompts:
+        if finals:
             trie = NO_REPLIES if self.narrow is None else self.trie
-            states = states_of(self, list(prompts.values()), trie)
+            states = states_of(self, list(finals.values()), trie)
             found = self.model.v_head(states.hidden[:, 0]).tolist()
-            for index, value in zip(prompts, found, strict=True):
+            for index, value in zip(finals, found, strict=True):
                 values[index] = value
         return values
 
@@ -281,36 +342,33 @@ def states_of(
             nothing is remembered.
     """
     narrow = policy.narrow
-
-    def compute(indices: list[int]) -> list[Encoded]:
-        found: dict[int, Encoded] = {}
-        policy.on_reading(0, len(indices))
-        ordered = sorted(indices, key=lambda index: prompts[index])
-        limits = ForwardLimits(FORWARD_TOKENS, flat=policy.model.backbone.is_lean)
-
-        def insert(tree: TokenTree, index: int) -> list[int]:
-            return _insert(tree, prompts[index], trie)
-
-        for tree, members in grouped(ordered, insert, limits):
-            columns = [each for _, each in members]
-            read = [column for each in columns for column in each]
-            whole = policy.model.backbone.encode_tree(tree, read)
-            at = torch.tensor(columns, device=whole.hidden.device)
-            encoded = whole.picked(torch.zeros_like(at), at)
-            if narrow is not None:
-                encoded = narrow.kept(encoded)
-            found |= zip([index for index, _ in members], encoded.rows(), strict=True)
-            policy.on_reading(len(found), len(indices))
-        return [found[index] for index in indices]
-
     if memory is None:
         memory = policy.memory if narrow is not None else PromptMemory(0)
-    is_whole = narrow.is_whole if narrow is not None else lambda row: True
-    return memory.rows(_keys(prompts, trie), compute, is_whole)
+    moved = 0 if narrow is None else len(narrow.ids)
+    keys = [(trie.tree, prompt, moved) for prompt in prompts]
+    return memory.rows(keys, lambda new: _read(policy, new, trie))
 
 
-def _keys(prompts: Sequence[Opening], trie: ActionTrie) -> list[Key]:
-    return [(trie.tree, Opening(tuple(prompt.prefix), tuple(prompt.rest))) for prompt in prompts]
+def _read(policy: Policy, prompts: Sequence[Opening], trie: ActionTrie) -> list[Encoded]:
+    """The row of each of some distinct prompts."""
+    backbone = policy.model.backbone
+    found: dict[Opening, Encoded] = {}
+    policy.on_reading(0, len(prompts))
+    limits = ForwardLimits(FORWARD_TOKENS, flat=backbone.is_lean)
+
+    def insert(tree: TokenTree, prompt: Opening) -> list[int]:
+        return _insert(tree, prompt, trie)
+
+    for tree, members in grouped(sorted(prompts), insert, limits):
+        columns = [each for _, each in members]
+        whole = backbone.encode_tree(tree, [column for each in columns for column in each])
+        at = torch.tensor(columns, device=whole.hidden.device)
+        encoded = whole.picked(torch.zeros_like(at), at)
+        if policy.narrow is not None:
+            encoded = policy.narrow.kept(encoded)
+        found |= zip([prompt for prompt, _ in members], encoded.rows(), strict=True)
+        policy.on_reading(len(found), len(prompts))
+    return [found[prompt] for prompt in prompts]
 
 
 def _insert(tree: TokenTree, prompt: Opening, trie: ActionTrie) -> list[int]:

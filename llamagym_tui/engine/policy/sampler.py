@@ -12,7 +12,7 @@ Notation: B prompts, M nodes of the tree of replies, V vocabulary, A admissible 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -22,8 +22,7 @@ from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.lean import is_llama_like
 from llamagym_tui.engine.own_torch import own_torch
 from llamagym_tui.engine.policy.decisions import shares_of_choices, sums_of_replies, token_logprobs
-from llamagym_tui.engine.policy.memory import PromptMemory
-from llamagym_tui.engine.policy.policy import Policy, states_of
+from llamagym_tui.engine.policy.policy import Policy, PromptMemory, states_of
 from llamagym_tui.engine.policy.trajectory import Choice
 from llamagym_tui.engine.tokens.token_tree import NO_REPLIES, ROOT, ActionTrie
 from llamagym_tui.engine.tokens.tokenization import Opening
@@ -85,103 +84,104 @@ class Sampler:
         if self._version != self.policy.version:
             self._version = self.policy.version
             self.forget()
-        replies = [Reply() for _ in prompts]
-        rows_of: dict[ActionTrie, list[int]] = {}
+        indices_of: dict[ActionTrie, list[int]] = {}
         for index, trie in enumerate(tries or [self.policy.trie] * len(prompts)):
-            rows_of.setdefault(trie, []).append(index)
-        is_chosen = self.policy.generation.policy == "score"
-        astray: list[int] = []
+            indices_of.setdefault(trie, []).append(index)
+        found: dict[int, Reply] = {}
         with torch.inference_mode():
             # Most environments have the same actions in every turn, so this is mostly one trie and all prompts.
-            for trie, indices in rows_of.items():
-                if self.policy.plays_at_random:
-                    self._guess(trie, indices, replies)
-                    continue
-                ahead = trie if is_chosen or len(trie.tree) <= LARGEST_AHEAD else NO_REPLIES
-                encoded = states_of(
-                    self.policy, [prompts[index] for index in indices], ahead, self.memory
-                )
-                for index, value in zip(
-                    indices, self.policy.values(encoded.hidden[:, 0]), strict=True
-                ):
-                    replies[index].value = value
-                if is_chosen:
-                    self._choose(encoded, trie, indices, replies, greedy, on_token)
-                else:
-                    astray += self._walk(encoded, ahead, indices, replies, greedy, on_token)
-            for group in self._of_one_length(prompts, replies, astray):
+            for trie, indices in indices_of.items():
+                of_trie = self._replies([prompts[index] for index in indices], trie, greedy)
+                found |= zip(indices, of_trie, strict=True)
+            replies = [found[index] for index in range(len(prompts))]
+            for index, reply in enumerate(replies):
+                for token in reply.ids:
+                    on_token(index, token)
+            for group in self._unfinished(prompts, replies):
                 self._continue(prompts, replies, group, greedy, on_token)
         return replies
 
-    def _walk(
-        self,
-        encoded: Encoded,
-        trie: ActionTrie,
-        indices: Sequence[int],
-        replies: list[Reply],
-        greedy: bool,
-        on_token: OnToken,
-    ) -> list[int]:
-        """Sample along the tree; the indices of replies that left it unfinished."""
-        nodes = dict.fromkeys(range(len(indices)), ROOT)  # of the rows that are still on the tree
-        astray: list[int] = []
+    def _replies(
+        self, prompts: Sequence[Opening], trie: ActionTrie, greedy: bool
+    ) -> Iterable[Reply]:
+        """Replies to prompts with the same admissible ones; those that leave them are unfinished."""
+        if self.policy.plays_at_random:
+            return self._guessed(trie, len(prompts))
+        is_chosen = self.policy.generation.policy == "score"
+        ahead = trie if is_chosen or len(trie.tree) <= LARGEST_AHEAD else NO_REPLIES
+        encoded = states_of(self.policy, prompts, ahead, self.memory)
+        if is_chosen:
+            replies = self._chosen(encoded, trie, greedy)
+        else:
+            replies = self._walked(encoded, ahead, greedy)
+        values = self.policy.values(encoded.hidden[:, 0])
+        for reply, value in zip(replies, values, strict=True):
+            reply.value = value
+        return replies
+
+    def _walked(self, encoded: Encoded, trie: ActionTrie, greedy: bool) -> list[Reply]:
+        """Sample along the tree, up to the replies' ends, or to where they leave it."""
         device = encoded.hidden.device
+        replies = [Reply() for _ in range(len(encoded.hidden))]
+        nodes = dict.fromkeys(range(len(replies)), ROOT)  # of the rows that are still on the tree
         while nodes:
             rows = torch.tensor(list(nodes), device=device)
             columns = torch.tensor(list(nodes.values()), device=device) + 1
-            found = self.sample(encoded.logits_at(rows, columns), greedy)
-            for row, token, logprob in zip(list(nodes), *map(Tensor.tolist, found), strict=True):
-                index = indices[row]
-                if self._add(replies[index], token, logprob):
-                    del nodes[row]
-                elif (child := trie.tree.child(nodes[row], token)) is not None:
+            tokens, logprobs = self.sample(encoded.logits_at(rows, columns), greedy)
+            for row, token, logprob in zip(
+                list(nodes), tokens.tolist(), logprobs.tolist(), strict=True
+            ):
+                child = trie.tree.child(nodes.pop(row), token)
+                self._add(replies[row], token, logprob)
+                if child is not None and not self._is_over(replies[row]):
                     nodes[row] = child
-                else:
-                    del nodes[row]
-                    astray.append(index)
-                on_token(index, token)
-        return astray
+        return replies
 
-    def _add(self, reply: Reply, token: int, logprob: float) -> bool:
-        """Add a token to a reply; True if that was its last."""
+    def _add(self, reply: Reply, token: int, logprob: float) -> None:
         reply.ids.append(token)
         reply.logprobs.append(logprob)
         reply.ended = token in self.policy.chat.end_ids
+
+    def _is_over(self, reply: Reply) -> bool:
         return reply.ended or len(reply.ids) >= self.policy.generation.max_new_tokens
 
-    def _of_one_length(
-        self, prompts: Sequence[Opening], replies: Sequence[Reply], indices: Sequence[int]
-    ) -> list[list[int]]:
-        """Replies that are continued together: all of them where padding on the left does no harm."""
+    def _unfinished(
+        self, prompts: Sequence[Opening], replies: Sequence[Reply]
+    ) -> Iterable[list[int]]:
+        """Unfinished replies that are continued together: all of them where padding on the left does no harm."""
         config = self.policy.model.causal_lm.config
-        if config.model_type == "rwkv":  # With a state, transformers mixes the rows of a batch up.
-            return [[index] for index in sorted(indices)]
-        takes_padding = is_llama_like(config)
         groups: dict[int, list[int]] = {}
-        for index in sorted(indices):
-            prefix, rest = prompts[index]
-            length = len(prefix) + len(rest) + len(replies[index].ids)
-            groups.setdefault(0 if takes_padding else length, []).append(index)
-        return list(groups.values())
+        for index, reply in enumerate(replies):
+            if self._is_over(reply):
+                continue
+            if config.model_type == "rwkv":  # With a state, transformers mixes rows of a batch up.
+                group = index
+            elif is_llama_like(config):
+                group = 0
+            else:
+                group = sum(map(len, prompts[index])) + len(reply.ids)
+            groups.setdefault(group, []).append(index)
+        return groups.values()
 
     def _continue(
         self,
         prompts: Sequence[Opening],
-        replies: list[Reply],
+        replies: Sequence[Reply],
         indices: Sequence[int],
         greedy: bool,
         on_token: OnToken,
     ) -> None:
         """Continue replies token by token until they end."""
-        done = [False] * len(indices)
 
         def choose(logits: Tensor) -> tuple[Tensor, Tensor]:
             tokens, logprobs = self.sample(logits, greedy)
-            found = zip(indices, tokens.tolist(), logprobs.tolist(), strict=True)
-            for row, (index, token, logprob) in enumerate(found):
-                if not done[row]:
-                    done[row] = self._add(replies[index], token, logprob)
+            for index, token, logprob in zip(
+                indices, tokens.tolist(), logprobs.tolist(), strict=True
+            ):
+                if not self._is_over(replies[index]):
+                    self._add(replies[index], token, logprob)
                     on_token(index, token)
+            done = [self._is_over(replies[index]) for index in indices]
             return tokens, torch.tensor(done, device=tokens.device)
 
         rows = [
@@ -191,44 +191,36 @@ class Sampler:
         most = self.policy.generation.max_new_tokens - shortest
         self.policy.model.backbone.continue_rows(rows, choose, most)
 
-    def _choose(
-        self,
-        encoded: Encoded,
-        trie: ActionTrie,
-        indices: Sequence[int],
-        replies: list[Reply],
-        greedy: bool,
-        on_token: OnToken,
-    ) -> None:
+    def _chosen(self, encoded: Encoded, trie: ActionTrie, greedy: bool) -> list[Reply]:
         """Choose one of the admissible replies for each prompt."""
-        divisors = self.policy.reply_divisors(trie)
         of_tokens = token_logprobs(encoded, trie)  # (B, N)
         shares = shares_of_choices(self.policy, sums_of_replies(of_tokens, trie), trie)  # (B, A)
         chosen = shares.argmax(-1) if greedy else self._drawn(shares)  # (B,)
         # Where each reply's tokens begin among the N.
         starts = [sum(map(len, trie.replies[:reply])) for reply in range(len(trie.replies))]
-        found = zip(indices, chosen.tolist(), of_tokens.tolist(), shares.tolist(), strict=True)
-        for index, which, logprobs, share in found:
-            reply = replies[index]
-            reply.ids = list(trie.replies[which])
-            reply.logprobs = logprobs[starts[which] : starts[which] + len(reply.ids)]
-            reply.choice = Choice(which, share[which], trie.replies, divisors)
-            reply.ended = True
-            for token in reply.ids:
-                on_token(index, token)
-
-    def _guess(self, trie: ActionTrie, indices: Sequence[int], replies: list[Reply]) -> None:
-        """Choose any of the admissible replies, each as likely, and read no prompt."""
         divisors = self.policy.reply_divisors(trie)
+        replies: list[Reply] = []
+        for which, logprobs, share in zip(
+            chosen.tolist(), of_tokens.tolist(), shares.tolist(), strict=True
+        ):
+            ids = list(trie.replies[which])
+            logprobs = logprobs[starts[which] : starts[which] + len(ids)]
+            choice = Choice(which, share[which], trie.replies, divisors)
+            replies.append(Reply(ids, logprobs, ended=True, choice=choice))
+        return replies
+
+    def _guessed(self, trie: ActionTrie, prompts: int) -> list[Reply]:
+        """Choose any of the admissible replies for each prompt, all as likely, and read none."""
         count = len(trie.replies)
         generator = self.policy.generator
-        drawn = torch.randint(count, (len(indices),), generator=generator, device=generator.device)
-        for index, which in zip(indices, drawn.tolist(), strict=True):
-            reply = replies[index]
-            reply.ids = list(trie.replies[which])
-            reply.logprobs = [0.0] * len(reply.ids)
-            reply.choice = Choice(which, -math.log(count), trie.replies, divisors)
-            reply.ended = True
+        drawn = torch.randint(count, (prompts,), generator=generator, device=generator.device)
+        divisors = self.policy.reply_divisors(trie)
+        replies: list[Reply] = []
+        for which in drawn.tolist():
+            ids = list(trie.replies[which])
+            choice = Choice(which, -math.log(count), trie.replies, divisors)
+            replies.append(Reply(ids, [0.0] * len(ids), ended=True, choice=choice))
+        return replies
 
     def sample(self, logits: Tensor, greedy: bool) -> tuple[Tensor, Tensor]:
         """(B,) tokens from logits (B, V), and the log-probability of each."""

@@ -98,7 +98,7 @@ class Trajectory:
     segments: list[Segment]
     end: End
     """A truncated episode is bootstrapped."""
-    final_prompt: Segment | None = None
+    final_prompt: Opening | None = None
     """The true final observation as a prompt without reply; needed when truncated."""
     policy_version: int = 0
     """The version of the policy when it began."""

@@ -230,29 +230,20 @@ class ChatTokenizer:
         return after[tags[-1].start() :] if is_open else ""
 
     def _keeps_history(self) -> bool:
-        """True if each prompt is the last one, its reply and `continuation`, with and without a system prompt. Space
-        and an empty thought before a reply are left to the model.
+        """True if each prompt is the last one, its reply and `continuation`, with and without a system prompt.
 
-        A template may write the tag of a thought that the prompt begins before a reply, or take it as a part of that.
+        Space and an empty thought before a reply are left to the model.
         """
-        return all(
-            any(self._keeps(before, begun) for begun in {self._opens, ""})
-            for before in ([], opening("sysmark"))
-        )
+        return self._keeps([]) and self._keeps(opening("sysmark"))
 
-    def _keeps(self, before: Conversation, begun: str) -> bool:
+    def _keeps(self, before: Conversation) -> bool:
         turns = [*before, user("one")]
         prompt = self._render(turns, prompt=True)
-        replies = ("<think>\nwhy\n</think>\n\ntwo", "four")
-        if self._opens:
-            replies = ("why\n</think>\n\ntwo", "\n</think>\n\nfour")
-        elif THOUGHT_TAG.search(prompt.rpartition("one")[2]):  # a thought that is over
-            replies = ("two", "four")
-        for reply, observation in zip(replies, ("three", "five"), strict=True):
-            turns += [assistant(begun + reply), user(observation)]
+        for reply, observation in (("<think>\nwhy\n</think>\n\ntwo", "three"), ("four", "five")):
+            turns += [assistant(reply), user(observation)]
             later = self._render(turns, prompt=True)
             after = _EMPTY_THOUGHT.sub("", later.removeprefix(prompt))
-            wanted = reply.lstrip() + self._text_after_reply(observation)
+            wanted = reply + self._text_after_reply(observation)
             if not later.startswith(prompt) or after.lstrip() != wanted:
                 return False
             prompt = later

@@ -84,7 +84,7 @@ def test_a_warm_start_is_taken_back_to_the_bit_and_so_is_the_reference(
     save_checkpoint(tmp_path, policy, ppo, {})
     keep_with_reference(tmp_path, policy, ppo)
     before, moments = weights(policy), copy.deepcopy(ppo.steps.optimizer.state_dict()["state"])
-    reference = ppo.targets(episodes).reference_logprobs
+    reference = ppo.targets(episodes).kl_ref
     with torch.no_grad():
         for weight in policy.model.parameters():
             if weight.requires_grad:
@@ -113,10 +113,10 @@ def test_a_warm_start_is_taken_back_to_the_bit_and_so_is_the_reference(
         for name, value in moments[index].items()
     )
     assert ppo.updates == 1
-    assert torch.equal(ppo.targets(episodes).reference_logprobs, reference)
+    assert torch.equal(ppo.targets(episodes).kl_ref, reference)
     load_start(tmp_path, policy)  # as a resumed run makes its reference
     ppo.reference = EarlierSelf.of(policy)
-    assert torch.equal(ppo.targets(episodes).reference_logprobs, reference)
+    assert torch.equal(ppo.targets(episodes).kl_ref, reference)
 
 
 class Crash(BaseException):

@@ -7,9 +7,7 @@ from typing import get_args
 import pytest
 import torch
 
-from llamagym_tui.engine.learning.batch import Batch, steps_of
-from llamagym_tui.engine.learning.estimators import ESTIMATORS, Estimate
-from llamagym_tui.engine.policy.trajectory import Turn
+from llamagym_tui.engine.learning.estimators import ESTIMATORS, Batch, Estimate
 from llamagym_tui.settings import LEARNERS, LearnerName, PPOConfig
 
 WITHOUT_CRITIC = [name for name, facts in LEARNERS.items() if not facts.has_critic]
@@ -27,19 +25,17 @@ def estimated(
 ) -> Estimate:
     """Of episodes by their rewards; `others` are the steps that someone else took. Values and bootstraps are not 0."""
     rewards = [reward for episode in episodes for reward in episode]
-    turns = [
-        Turn(1, 2, (-0.5,), 9.0, reward, is_trained=at not in others)
-        for at, reward in enumerate(rewards)
-    ]
-    penalties = torch.tensor(charges or [0.0] * len(turns))
-    lengths = [len(episode) for episode in episodes]
-    steps = steps_of(turns, torch.tensor(rewards), penalties)
+    penalties = torch.tensor(charges or [0.0] * len(rewards))
     batch = Batch(
-        steps,
-        lengths,
-        [5.0] * len(episodes),
-        seeds or [0] * len(episodes),
-        observations or list(range(len(turns))),
+        rewards=torch.tensor(rewards) - penalties,
+        values=torch.full((len(rewards),), 9.0),
+        moves=torch.ones(len(rewards), dtype=torch.int64),
+        trained=torch.tensor([at not in others for at in range(len(rewards))]),
+        charges=penalties,
+        lengths=[len(episode) for episode in episodes],
+        bootstraps=[5.0] * len(episodes),
+        seeds=seeds or [0] * len(episodes),
+        observations=[str(at) for at in observations or range(len(rewards))],
     )
     return ESTIMATORS[learner](batch, PPOConfig(learner=learner, **settings))
 
@@ -94,7 +90,7 @@ def test_episodes_are_compared_with_those_of_their_seed_alone(learner) -> None:
     size = 2.0 if learner == "rloo" else 1.0
     assert found.advantages.tolist() == pytest.approx([-size, size, 0, 0, 0, 0])
     (group,) = found.comparisons
-    assert group.teaches.tolist() == [True, True, False, False, False, False]
+    assert group.groups.tolist() == [0, 0, 1, 1, 2, -1]
     assert group.sizes.tolist() == [2, 2, 1]
     assert group.spreads.tolist() == [1, 0, 0]
 

@@ -12,13 +12,12 @@ from msgspec.structs import replace
 from llamagym_tui.engine.learning.checkpoint import load_checkpoint, save_checkpoint
 from llamagym_tui.engine.learning.directions import Read, measure
 from llamagym_tui.engine.learning.packing import batch_rows
-from llamagym_tui.engine.learning.ppo import PPO, learner_for
+from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy, states_of
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
-from llamagym_tui.engine.ranks import ALONE
 from llamagym_tui.settings import GenerationConfig, LoraConfig, PPOConfig
 from tests.engine.conftest import REPLIES, tiny_llama
 
@@ -41,7 +40,7 @@ def reply_of(name: str) -> str:
 
 
 def head_learner(policy: Policy) -> PPO:
-    return learner_for(policy, CONFIG, 0, ALONE)
+    return PPO(policy, CONFIG)
 
 
 def play(policy: Policy, episodes: int = 60, *, by_observation: bool = False) -> list[Trajectory]:
@@ -160,7 +159,7 @@ def test_the_trunk_is_read_once_for_each_prompt(policy: Policy, monkeypatch) -> 
 def test_it_learns_which_reply_each_observation_wants(tokenizer, monkeypatch, name) -> None:
     # eight directions in which the observations differ, and the one that is the same for all
     policy = head_policy(tokenizer, r=9)
-    learner = learner_for(policy, replace(CONFIG, learner=name), 0, ALONE)
+    learner = PPO(policy, replace(CONFIG, learner=name))
     if name != "ppo":
         monkeypatch.setattr(policy.model.v_head, "forward", None)
         monkeypatch.setattr(policy.model.v_head, "fit", None)
@@ -214,7 +213,7 @@ def learnt_under(learner: PPO) -> dict[str, dict[str, torch.Tensor]]:
 
 def test_each_system_prompt_has_an_adapter_of_its_own_which_comes_back_with_it(tokenizer) -> None:
     policy = head_policy(tokenizer)
-    learner = learner_for(policy, replace(CONFIG, kl_coef=0.1), 0, ALONE)
+    learner = PPO(policy, replace(CONFIG, kl_coef=0.1))
     assert not learner.use_prompt("Play.")
     learner.update(play(policy))
     version = policy.version

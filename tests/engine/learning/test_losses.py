@@ -10,7 +10,6 @@ import torch
 from llamagym_tui.engine.learning.losses import (
     clipped_policy_loss,
     deviation_k3,
-    reference_kl,
     value_loss,
 )
 
@@ -56,14 +55,6 @@ def test_k3_is_never_negative_and_unbiased_for_two_outcomes():
     assert (k3 >= 0).all()
     kl = (old * (old / new).log()).sum()
     assert (old * k3).sum().item() == pytest.approx(kl.item(), abs=1e-6)
-
-
-def test_the_kl_to_the_reference_and_its_gradient_at_a_token_twice_as_probable_under_the_reference():
-    logprobs = torch.tensor([-1.0, -1.0], requires_grad=True)
-    kl = reference_kl(logprobs, torch.tensor([-1.0, -1.0 + math.log(2)]))
-    assert kl.tolist() == pytest.approx([0.0, 2 - 1 - math.log(2)])
-    # d/dx of exp(ref - x) - 1 - (ref - x) is 1 - exp(ref - x): the token is made more probable.
-    assert torch.autograd.grad(kl.sum(), logprobs)[0].tolist() == pytest.approx([0.0, -1.0])
 
 
 def test_value_loss_is_half_the_squared_error():

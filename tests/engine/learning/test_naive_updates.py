@@ -16,13 +16,12 @@ from torch import Tensor
 
 from llamagym_tui.engine.learning import head_steps
 from llamagym_tui.engine.learning.packing import batch_rows, minibatches
-from llamagym_tui.engine.learning.ppo import learner_for
+from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Choice, Trajectory, Turn
-from llamagym_tui.engine.ranks import ALONE
 from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.settings import LEARNERS, GenerationConfig, LoraConfig, PPOConfig
 from llamagym_tui.settings.ppo import UNUSED_BY_HEAD
@@ -45,17 +44,15 @@ class Case(NamedTuple):
     kind: str
     """``generate`` or ``score``."""
     turns_a_step: int = 1000
-    kl_form: str = "reward"
 
 
 CASES = [
     Case("whole", "generate"),
-    Case("whole", "generate", turns_a_step=3, kl_form="loss"),
+    Case("whole", "generate", turns_a_step=3),
     Case("whole", "score"),
-    Case("adapter", "generate", kl_form="loss"),
+    Case("adapter", "generate"),
     Case("adapter", "score"),
     Case("head", "score"),
-    Case("head", "score", kl_form="loss"),
 ]
 
 
@@ -243,14 +240,12 @@ def test_an_update_has_the_gradient_of_a_naive_one(
     make_policy, tokenizer, monkeypatch, name, case
 ) -> None:
     policy = policy_of(case, make_policy, tokenizer)
-    config = replace(
-        SETTINGS, learner=name, kl_form=case.kl_form, mini_batch_size=case.turns_a_step
-    )
+    config = replace(SETTINGS, learner=name, mini_batch_size=case.turns_a_step)
     if case.weights == "head":  # whose settings are its own
         unused = {each: getattr(PPOConfig(), each) for each in UNUSED_BY_HEAD}
         config = replace(config, **unused)
         monkeypatch.setattr(head_steps, "STEPS", 1)
-    learner: Any = learner_for(policy, config, 5, ALONE)
+    learner: Any = PPO(policy, config, 5)
     batch = batch_of(policy)
     if case.weights == "head":
         learner.update(batch)  # so that the adapter is not 0
@@ -280,9 +275,8 @@ def test_an_update_has_the_gradient_of_a_naive_one(
         assert Sampler(policy).reply([Opening((), (4, 5))])[0].value == 0.0
     monkeypatch.undo()
 
-    charged = config.kl_coef if case.kl_form == "reward" else 0.0
     kl = [
-        charged * float(torch.tensor(turn.decision_logprobs).sum() - reference.sum())
+        config.kl_coef * float(torch.tensor(turn.decision_logprobs).sum() - reference.sum())
         for (_, _, turn), reference in zip(turns, references, strict=True)
     ]
     letters = [letter for observations, _ in BATCH for letter in observations]
@@ -312,9 +306,6 @@ def test_an_update_has_the_gradient_of_a_naive_one(
         ratio = (now - torch.tensor(turn.decision_logprobs)).exp()
         gain = torch.minimum(ratio * advantages[at], ratio.clamp(0.8, 1.2) * advantages[at])
         loss = -gain.sum() - config.entropy_coef * entropy_of(policy, segment, number)
-        if case.kl_form == "loss":
-            away = references[at] - now
-            loss = loss + config.kl_coef * (away.exp() - 1 - away).sum()
         if config.has_critic and case.weights != "head":
             begun = [*segment.prefix, *segment.ids[: turn.start]]
             value = policy.model(torch.tensor([begun])).values[0, -1]

@@ -123,7 +123,8 @@ def test_kl_is_charged_to_the_turn_that_spent_it(make_policy):
 def test_critic_warm_up_changes_the_value_head_alone(make_policy):
     policy = make_policy()
     before, head = weights(policy), policy.model.v_head.out.weight.detach().clone()
-    PPO(policy, replaced(QUICK, critic_warmup_updates=1)).update(collect(policy))
+    stats = PPO(policy, replaced(QUICK, critic_warmup_updates=1)).update(collect(policy))
+    assert stats.lr == 0
     assert torch.equal(before, weights(policy))
     assert not torch.equal(head, policy.model.v_head.out.weight)
 

@@ -9,11 +9,13 @@ import torch
 
 from benchmarks.hit_probabilities import hit_probabilities
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.engine.learning.trl_training import pair_row, prefer
+from llamagym_tui.engine.learning.imitation import learn_from
+from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.learning.trl_training import pair_row
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.chat import Preference, assistant, system, user
-from llamagym_tui.settings import DPOSettings, GenerationConfig
+from llamagym_tui.settings import DPOSettings, GenerationConfig, PPOConfig, WarmStartStats
 
 AGENT = BlackjackAgent()
 HIT, STICK = AGENT.format_action(1), AGENT.format_action(0)
@@ -23,6 +25,10 @@ JOKE = "I would rather tell a joke about cards than play another hand of them."
 def pair(total: int, card: int = 10, *, chosen: str = HIT, rejected: str = STICK) -> Preference:
     observation = AGENT.format_observation((total, card, 0))
     return Preference([system(AGENT.get_system_prompt()), user(observation)], chosen, rejected)
+
+
+def prefer(policy: Policy, pairs: list[Preference], settings: DPOSettings) -> WarmStartStats:
+    return learn_from(PPO(policy, PPOConfig()), pairs, settings)
 
 
 def test_a_pair_has_the_ids_that_the_policy_sees(make_policy) -> None:

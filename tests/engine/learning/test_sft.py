@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from benchmarks.hit_probabilities import hit_probabilities
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.engine.learning import trl_training as sft
+from llamagym_tui.engine.learning.imitation import learn_from
+from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
@@ -21,7 +24,7 @@ from llamagym_tui.engine.policy.sampler import Sampler
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.chat import Conversation, assistant, system, user
-from llamagym_tui.settings import GenerationConfig, SFTSettings, WarmStartStats
+from llamagym_tui.settings import GenerationConfig, PPOConfig, SFTSettings, WarmStartStats
 
 AGENT = BlackjackAgent()
 HIT, STICK = AGENT.format_action(1), AGENT.format_action(0)
@@ -42,6 +45,12 @@ def hand(*totals: int, reply: str = STICK) -> Conversation:
             assistant(reply if index == len(totals) - 1 else HIT),
         ]
     return turns
+
+
+def imitate(
+    policy: Policy, conversations: list[Conversation], settings: SFTSettings, **more: Any
+) -> WarmStartStats:
+    return learn_from(PPO(policy, PPOConfig()), conversations, settings, **more)
 
 
 def test_rows_have_the_ids_and_the_mask_of_a_rollout(make_policy) -> None:
@@ -105,7 +114,7 @@ def test_training_changes_weights_and_leaves_everything_else_as_it_was(make_poli
         torch.get_rng_state(),
     )
     reported: list[tuple[int, int]] = []
-    stats = sft.imitate(
+    stats = imitate(
         policy,
         [hand(12, 20)] * 8,
         SFTSettings(epochs=10, min_steps=0, batch_size=4, lr=1e-2),
@@ -134,7 +143,7 @@ def test_with_an_adapter_the_adapter_alone_is_trained(make_policy) -> None:
     policy = make_policy(lora=True)
     before = {name: weight.detach().clone() for name, weight in policy.model.named_parameters()}
     wanted = {name: weight.requires_grad for name, weight in policy.model.named_parameters()}
-    stats = sft.imitate(
+    stats = imitate(
         policy, [hand(12, 20)] * 4, SFTSettings(epochs=10, min_steps=0, batch_size=4, lr=1e-2)
     )
     after = dict(policy.model.named_parameters())
@@ -147,7 +156,7 @@ def test_with_an_adapter_the_adapter_alone_is_trained(make_policy) -> None:
 def test_a_cancelled_training_keeps_what_it_has_learnt_and_plays_on(make_policy) -> None:
     policy = make_policy()
     seen: list[int] = []
-    stats = sft.imitate(
+    stats = imitate(
         policy,
         [hand(12, 20)] * 8,
         SFTSettings(epochs=10, min_steps=0, batch_size=4),
@@ -167,7 +176,7 @@ def test_the_same_seed_gives_the_same_weights(make_policy) -> None:
     def trained(seed: int) -> tuple[WarmStartStats, torch.Tensor]:
         policy = make_policy()
         settings = SFTSettings(epochs=1, min_steps=5, batch_size=2)
-        stats = sft.imitate(policy, [hand(total) for total in range(4, 8)], settings, seed=seed)
+        stats = imitate(policy, [hand(total) for total in range(4, 8)], settings, seed=seed)
         return stats, policy.model.causal_lm.get_input_embeddings().weight.detach()
 
     (stats, first), (_, again), (_, other) = trained(3), trained(3), trained(4)
@@ -180,7 +189,7 @@ def test_a_training_that_diverges_is_an_error_and_no_policy(make_policy) -> None
     with pytest.raises(
         LlamaGymError, match=r"diverged and its policy is lost; try a lower sft\.lr"
     ):
-        sft.imitate(
+        imitate(
             make_policy(), [hand(12)] * 4, SFTSettings(epochs=1, min_steps=4, warmup=0.0, lr=1e30)
         )
 
@@ -200,7 +209,7 @@ def test_twenty_hands_of_a_person_move_the_hit_rate_on_their_totals(bundled: Pat
         return sum(abs(rate - (state[0] < 17)) for state, rate in rates.items()) / len(states)
 
     before = distance()
-    sft.imitate(policy, person, SFTSettings())
+    imitate(policy, person, SFTSettings())
     assert distance() < 0.5 * before
 
 
@@ -209,7 +218,7 @@ def test_the_demonstrations_that_ship_teach_blackjack(bundled: Path) -> None:
     loaded = load_model_and_tokenizer(str(bundled), "cpu")
     policy = Policy(loaded.model, loaded.tokenizer, GenerationConfig(), [STICK, HIT])
     shipped = demo_files.read(Path(__file__).resolve().parents[3] / "sft_data" / "blackjack.jsonl")
-    sft.imitate(policy, [demo.messages for demo in shipped], SFTSettings())
+    imitate(policy, [demo.messages for demo in shipped], SFTSettings())
     chosen = hit_probabilities(policy, AGENT.get_system_prompt())
     right = sum((chosen[state] > 0.5) == bool(AGENT.expert(state)) for state in STATES)
     assert right / len(STATES) > 0.9

@@ -16,6 +16,7 @@ from llamagym_tui.engine.learning.targets import Targets
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
+from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.settings import PPOConfig
 from tests.engine.conftest import REPLIES
 
@@ -179,7 +180,8 @@ def test_targets_of_a_terminated_and_a_truncated_episode_are_those_worked_by_han
     nn.init.constant_(policy.model.v_head.out.bias, 2.0)
     ended, cut_off = (played(policy, reward=[0.0, 1.0], value=[0.5, 0.25]) for _ in range(2))
     # Only what was truncated is bootstrapped, whatever else there is: V(final observation) is 2 everywhere here.
-    ended.final_prompt = cut_off.final_prompt = ended.segments[0]
+    first = ended.segments[0]
+    ended.final_prompt = cut_off.final_prompt = Opening(first.prefix, tuple(first.ids))
     cut_off.end = "truncated"
     ppo = PPO(policy, replaced(STILL, gamma=0.9, lam=0.5, whiten_advantages=False))
     targets = ppo.targets([ended, cut_off])

@@ -57,8 +57,11 @@ def test_peft_has_the_same_logits(narrow: NarrowHead) -> None:
         own.up[TRAINED] = torch.randn(2, 6)
     ids = torch.tensor([[1, 2, 3]])
     encoded = backbone.encode_rows([[1, 2, 3]])
-    whole = own.kept(encoded).logits_at(torch.tensor([0, 0, 0]), torch.arange(3))
-    assert torch.allclose(whole, adapted(input_ids=ids).logits[0], atol=1e-5)
+    score = own.kept(encoded).scorer_at(torch.zeros(3, dtype=torch.long), torch.arange(3), 1.0)
+    tokens = torch.tensor(IDS)
+    found, _ = score(torch.arange(3).repeat_interleave(len(IDS)), tokens.repeat(3))
+    whole = adapted(input_ids=ids).logits[0].log_softmax(-1)
+    assert torch.allclose(found, whole[:, tokens].flatten(), atol=1e-5)
 
 
 def test_log_probabilities_are_those_of_the_whole_vocabulary(narrow, kept) -> None:
@@ -91,7 +94,8 @@ def test_an_adapter_that_was_trained_on_other_replies_keeps_what_it_has_learnt()
     narrow = NarrowHead(head)
     narrow.include(IDS, TRAINED)
     hidden = torch.randn(4, 32)
-    torch.testing.assert_close(narrow.logits(hidden), head(hidden))
+    moved = (head(hidden) - head.base_layer(hidden))[:, narrow.ids]
+    torch.testing.assert_close(narrow.added(hidden), moved, rtol=1e-4, atol=1e-5)
     assert narrow.trained == TRAINED
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.model.ridge import RidgeCritic
+from llamagym_tui.engine.model.narrow import RidgeCritic
 
 
 def batch(seed: int, sign: float = 1.0) -> tuple[Tensor, Tensor]:

@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.model import scores
-from llamagym_tui.engine.model.forward import Scorer
-from llamagym_tui.engine.model.scores import entropy, scored
+from llamagym_tui.engine.model import forward
+from llamagym_tui.engine.model.forward import Scorer, entropy, scored
 from llamagym_tui.engine.policy.decisions import (
     Decisions,
     collated_choices,
@@ -48,7 +47,7 @@ def loss(found: Decisions) -> Tensor:
 
 @pytest.mark.parametrize("at_once", [1, 25, 10**6])
 def test_tokens_are_scored_as_by_a_plain_log_softmax_whatever_the_pieces(monkeypatch, at_once):
-    monkeypatch.setattr(scores, "AT_ONCE", at_once)
+    monkeypatch.setattr(forward, "LOGITS_AT_ONCE", at_once)
     torch.manual_seed(0)
     weights = torch.randn(5, 10, requires_grad=True)
     expected = plain(weights * 3, 0.7)

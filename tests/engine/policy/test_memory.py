@@ -7,8 +7,7 @@ import torch
 
 from llamagym_tui.engine.model.forward import Backbone
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
-from llamagym_tui.engine.policy.memory import PromptMemory
-from llamagym_tui.engine.policy.policy import Policy, states_of
+from llamagym_tui.engine.policy.policy import Policy, PromptMemory, states_of
 from llamagym_tui.engine.policy.sampler import Sampler
 from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.settings import GenerationConfig, LoraConfig

@@ -59,9 +59,7 @@ def test_scores_do_not_depend_on_how_many_logits_are_held_at_once(make_policy, m
     policy = make_policy()
     openings = [policy.chat.opening("Play.", text) for text in ("a", "a b", "c")]
     whole = reply_logprobs(policy, openings, policy.trie)
-    monkeypatch.setattr(
-        "llamagym_tui.engine.policy.decisions.LOGITS_AT_ONCE", 2 * policy.model.backbone.vocabulary
-    )
+    monkeypatch.setattr("llamagym_tui.engine.policy.decisions.PROMPTS_AT_ONCE", 2)
     assert torch.allclose(reply_logprobs(policy, openings, policy.trie), whole, atol=1e-5)
 
 

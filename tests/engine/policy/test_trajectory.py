@@ -96,7 +96,7 @@ def test_a_truncated_episode_keeps_its_true_final_observation_as_a_prompt(make_p
     policy = make_policy()
     trajectory = two_turns(policy).finish("truncated", "Your total: 20.")
     assert trajectory.final_prompt is not None
-    ids = [*trajectory.final_prompt.prefix, *trajectory.final_prompt.ids]
+    ids = [*trajectory.final_prompt.prefix, *trajectory.final_prompt.rest]
     assert policy.chat.tokenizer.decode(ids).endswith(
         '{"action": 0}<|end|><|user|>Your total: 20.<|end|><|assistant|>'
     )

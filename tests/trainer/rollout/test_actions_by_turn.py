@@ -30,7 +30,7 @@ def make(make_policy):
         chosen = {"policy": "generate"} if policy == "generate" else {}
         made = make_policy(replies=replies or ["x"], **chosen)
         made = type(made)(
-            made.model, made.chat, msgspec.structs.replace(made.generation, policy=policy), replies,
+            made.model, made.chat.tokenizer, msgspec.structs.replace(made.generation, policy=policy), replies,
             replies_of=lambda name: agent.format_action(action_named(agent, name)), names_by_turn=True,
         )  # fmt: skip
         settings = {"max_turns": 8, "batch_turns": 1000, "seed": 1} | settings

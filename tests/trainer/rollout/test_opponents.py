@@ -128,7 +128,7 @@ def policy(make_policy, request):
     made = make_policy(lora=request.param == "adapter", policy="score")
     if request.param == "head":
         made.model.adapt(LoraConfig(layers="head", r=4))
-        made = type(made)(made.model, made.chat, made.generation, [GENTLY, HARD])
+        made = type(made)(made.model, made.chat.tokenizer, made.generation, [GENTLY, HARD])
         made.narrow.down.copy_(torch.randn(made.narrow.down.shape))
     return made
 

@@ -99,7 +99,7 @@ def test_an_episode_at_its_limit_is_truncated_and_keeps_its_true_final_observati
     trajectory = rollout.take_batch()[0]
     assert (trajectory.end, len(trajectory.turns)) == ("truncated", 3)
     assert trajectory.final_prompt is not None
-    assert "Steps: 3." in rollout.policy.chat.tokenizer.decode(trajectory.final_prompt.ids)
+    assert "Steps: 3." in rollout.policy.chat.tokenizer.decode(trajectory.final_prompt.rest)
 
 
 def test_in_inference_mode_no_sample_enters_a_batch(make_rollout):
