@@ -59,7 +59,7 @@ class AgentBase(ABC):
     wordings: ClassVar[tuple[Callable[..., str], ...]] = ()
     """Other ways to word an observation than `format_observation`, each a function of it (and of `info`, if it takes
     one). In a run with ``--wordings`` each training episode draws one wording; the last one here is kept for
-    evaluations. It is never played in training: some first prompts are read in it, without their rewards."""
+    evaluations. It is never played in training: some prompts are read in it, without their rewards."""
     run_settings: ClassVar[Mapping[str, Any]] = {}
     """Settings of training runs by their dotted names, as ``{"ppo.gamma": 0.99}``, unless a run sets others."""
     fallback_action: ClassVar[Any] = 0

@@ -42,7 +42,7 @@ class Episode:
         self.wording = wording
         """The number of the wording of its observations."""
         self.kept_back: Opening | None = None
-        """The first prompt in the wording that is kept for evaluations, which is only read. None: it is not to be."""
+        """The next prompt in the wording that is kept for evaluations, which is only read. None: it is not to be."""
         self.conversation: Conversation = opening(system_prompt)
         self.system_prompt = system_prompt
         self.history = policy.history
@@ -130,9 +130,10 @@ class Episode:
                 observation=self.conversation[-1]["content"],
                 actions=self._actions,
                 wording=self.wording,
-                kept_back=None if self._said else self.kept_back,
+                kept_back=self.kept_back,
             )
         )
+        self.kept_back = None
         text = self.policy.chat.reply(reply.ids)
         self._said.append((self.conversation[-1]["content"], tuple(reply.ids)))
         self.conversation.append(assistant(text))

@@ -123,16 +123,13 @@ class EnvSlot:
         episode = Episode(rollout.policy, rollout.system_prompt, self.game.wording)
         try:
             episode.require_fit(*self.shown)
-            if self._reads_kept_back:
-                kept_back = self.game.words(len(rollout.agent.wordings))
-                episode.require_fit(kept_back)
-                episode.kept_back = episode.prompt_for(kept_back)
         except PromptTooLongError as error:
             raise PromptTooLongError(
                 f"The system prompt and one observation of {rollout.agent.env_id} are too long: {error}; shorten "
                 "them, or take a model with a longer context."
             ) from error
         self.episode = episode
+        self._word_kept_back()
         self._show(
             events.EpisodeStarted(
                 episode=self.counts.number,
@@ -144,11 +141,20 @@ class EnvSlot:
         self.draw()
         self._show_observation()
 
-    @property
-    def _reads_kept_back(self) -> bool:
-        """The first prompt is also read in the wording kept for evaluations, as often as others are played."""
-        rollout = self.rollout
-        return rollout.wording is None and self.counts.number % len(rollout.agent.wordings) == 0
+    def _word_kept_back(self) -> None:
+        """Have the next prompt read in the wording kept for evaluations, too, as often as others are played.
+
+        A prompt with earlier turns is not, as no turn is played in that wording.
+        """
+        wordings = len(self.rollout.agent.wordings)
+        if self.rollout.wording is not None or self.counts.number % wordings:
+            return
+        episode = self.under_way
+        if episode.turns == 0 or episode.history == 0:
+            prompt = episode.prompt_for(self.game.words(wordings))
+            tokens = len(prompt.prefix) + len(prompt.rest)
+            if episode.policy.fits(tokens, episode.policy.trie_of(self.shown.actions)):
+                episode.kept_back = prompt
 
     def _look(self) -> None:
         """Word the state; the policy knows the replies that name its actions then."""
@@ -240,6 +246,7 @@ class EnvSlot:
         if why := self._cut_off():
             self.rollout.notices.of_cut(why)
             return self._finish("truncated")
+        self._word_kept_back()
         self._show_observation()
         return None
 

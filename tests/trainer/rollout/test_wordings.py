@@ -24,7 +24,7 @@ class WordyAgent(CountAgent):
 
 OWN = ["Steps: 0.", "Steps: 1."]
 OTHER = ["After 0.", "After 1."]
-KEPT_BACK = "0 by now, {}."
+KEPT_BACK = ["0 by now, {}.", "1 by now, {}."]
 
 
 def played(rollout: Rollout, steps: int = 8) -> list:
@@ -45,15 +45,17 @@ def test_each_training_episode_has_one_wording_and_none_the_last(make_rollout) -
     assert numbers == {(text, number) for number, each in enumerate((OWN, OTHER)) for text in each}
 
 
-def test_as_often_as_in_a_wording_that_is_played_a_first_prompt_is_read_in_the_last(
-    make_rollout,
+@pytest.mark.parametrize("history", [0, None])
+def test_as_many_episodes_as_are_played_in_a_wording_are_read_in_the_last_without_earlier_turns(
+    make_rollout, history
 ) -> None:
     rollout, _ = make_rollout(WordyAgent(), batch_turns=16)
-    expected = rollout.policy.chat.opening("Count.", KEPT_BACK)
+    rollout.policy.history = history
+    first, second = (rollout.policy.chat.opening("Count.", text) for text in KEPT_BACK)
+    expected = [first, second if history == 0 else None]
     for trajectory in played(rollout):
-        first, second = trajectory.turns
-        assert first.kept_back == (expected if trajectory.episode % 2 == 0 else None)
-        assert second.kept_back is None
+        read = [turn.kept_back for turn in trajectory.turns]
+        assert read == (expected if trajectory.episode % 2 == 0 else [None, None])
 
 
 def test_without_the_setting_all_is_in_the_first_wording_and_nothing_else_is_read(
