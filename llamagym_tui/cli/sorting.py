@@ -132,8 +132,10 @@ def sort(reading: ReadingThread) -> int:
     from llamagym_tui.app.app import SortingApp, run_app
 
     app = SortingApp(reading, reading.config, reading.start)
-    code = run_app(app)
-    reading.end()
+    try:
+        code = run_app(app)
+    finally:
+        reading.end()
     for sentence in app.outcome:
         echo(sentence)
     if reading.failure:

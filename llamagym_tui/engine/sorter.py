@@ -205,16 +205,18 @@ class Sorter:
         self._belief = belief
         self.chosen = sort(belief, self._features, self._ruled_out())
         generator = self._generator()
+        item = self._next() if self.shown is None else self.shown.item
+        if item is None:
+            return
+        of_item = self._features[item]
         if self.shown is None:
-            item = self._next()
-            if item is not None:
-                action = choose(belief, self._features[item], generator)
-                self.shown = Shown(item, action, [])
-        if self.shown is not None:
-            of_item = self._features[self.shown.item][None]
-            nothing = torch.zeros(1, len(self.actions), dtype=torch.bool)
-            (certainties,) = certainty(belief, of_item, nothing, generator).tolist()
-            self.shown = self.shown._replace(certainties=certainties)
+            action = choose(belief, of_item, generator)
+        else:
+            action = self.shown.action
+        nothing = torch.zeros(1, len(self.actions), dtype=torch.bool)
+        (certainties,) = certainty(belief, of_item[None], nothing, generator).tolist()
+        # At once: the other thread looks at it without the lock.
+        self.shown = Shown(item, action, certainties)
 
     def _known(self) -> list[Judgement]:
         """The judgements on items that have been read."""

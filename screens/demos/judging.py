@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.25
 """Seconds between two looks at what has been read."""
+MOST_NAMED = 3
+"""Actions of which it is said how many items the last judgement moved there."""
 LAST = 20
 """Judgements that count as the last ones."""
 
@@ -89,7 +91,7 @@ class JudgingScreen(Fitted[list[str]]):
 
     def body(self) -> ComposeResult:
         yield Static(id="judging-header", markup=False)
-        with VerticalScroll(id="judging-item-pane", can_focus=False):
+        with VerticalScroll(id="judging-item-pane"):
             yield Static(id="judging-item", markup=False)
         yield Static(id="judging-choice", markup=False)
         yield Static(id="judging-actions", markup=False)
@@ -146,10 +148,13 @@ class JudgingScreen(Fitted[list[str]]):
         unjudged = sorter.read - len(sorter.judgements)
         moved = sum(sorter.moved.values())
         self._last = f"The last judgement moved {moved:,} of {unjudged:,} unjudged items"
+        by_count = sorted(sorter.moved.items(), key=lambda each: -each[1])
         where = [
             f"{count:,} to {one_line(sorter.actions[action])}"
-            for action, count in sorted(sorter.moved.items(), key=lambda each: -each[1])
+            for action, count in by_count[:MOST_NAMED]
         ]
+        if others := sum(count for _, count in by_count[MOST_NAMED:]):
+            where.append(f"{others:,} elsewhere")
         self._last += f": {', '.join(where)}." if where else "."
         self._draw()
 
@@ -299,8 +304,9 @@ class JudgingScreen(Fitted[list[str]]):
         lines = [Content(self._last)] if self._last else []
         if sorter is not None and sorter.judgements:
             last, every = sorter.score(LAST), sorter.score()
-            text = f"Right before it was judged: {last.right} of the last {last.judged}, "
-            text += f"{every.right:,} of all {every.judged:,}"
+            text = f"Right before it was judged: {every.right:,} of {every.judged:,}"
+            if last.judged < every.judged:
+                text += f", {last.right} of the last {last.judged}"
             lines.append(Content(text))
         elif self._reading.notice:
             lines.append(Content.styled(one_line(self._reading.notice), ASIDE))

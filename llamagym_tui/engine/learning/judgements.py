@@ -14,13 +14,13 @@ from torch import Tensor
 
 from llamagym_tui.engine.learning.directions import whitening
 
-DIRECTIONS = 16
+DIRECTIONS = 24
 """Directions in which states are seen, at most. More need more judgements."""
 SCALE = 2.0
 """Length of a typical item's features beside the constant one."""
-PRECISION = 2.0
+PRECISION = 1.0
 """Of the weights, before any judgement."""
-NOISE = 0.2
+NOISE = 0.1
 """Standard deviation of a judged score."""
 DRAWS = 64
 """Draws of weights by which certainty is measured."""

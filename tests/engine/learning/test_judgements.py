@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from operator import eq
+from statistics import median
+from typing import Any
 
 import pytest
 import torch
@@ -108,6 +111,34 @@ def test_thumbs_teach_what_nobody_judged() -> None:
     assert right >= 57
     assert sorter.score().judged == 30
     assert sum(sorter.unjudged_by_action()) == 60
+
+
+class Watched(Sorter):
+    """Looks at each item at the moment when it is shown, as another thread could."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        assert name != "shown" or value is None or len(value.certainties) == len(self.actions)
+        super().__setattr__(name, value)
+
+
+def test_an_item_is_shown_with_its_certainties_at_once() -> None:
+    items, states, _ = points(90)
+    sorter = Watched(items, ["a", "b", "c"])
+    read(sorter, states)
+    sorter.judge(None)
+    assert sorter.shown is not None
+
+
+def test_a_judgement_among_ten_thousand_items_takes_some_milliseconds() -> None:
+    items, states, kinds = points(10_000)
+    sorter = Sorter(items, ["a", "b", "c"])
+    read(sorter, states)
+    took = []
+    for item in range(21):
+        before = time.thread_time()
+        sorter.judge(kinds[item])
+        took.append(time.thread_time() - before)
+    assert median(took) <= 0.03
 
 
 def test_a_judgement_that_is_taken_back_leaves_no_trace() -> None:
