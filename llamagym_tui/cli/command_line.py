@@ -119,6 +119,7 @@ RUN: tuple[str, ...] = (
     *EVALUATION,
     "ppo.learner",
     "read_depth",
+    "wordings",
     "mode",
     "ranks",
     "episodes",

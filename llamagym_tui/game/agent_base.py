@@ -3,7 +3,7 @@
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from llamagym_tui.errors import MOST_WORDS, RAISED, ActionParseError, described
@@ -56,6 +56,10 @@ class AgentBase(ABC):
     whole state. ``"all"``: the whole conversation."""
     action_repeat: ClassVar[int] = 1
     """Environment steps for which an action is repeated; their rewards are added up."""
+    wordings: ClassVar[tuple[Callable[..., str], ...]] = ()
+    """Other ways to word an observation than `format_observation`, each a function of it (and of `info`, if it takes
+    one). In a run with ``--wordings`` each training episode draws one wording; the last one here is kept for
+    evaluations. It is never played in training: some prompts are read in it, without their rewards."""
     run_settings: ClassVar[Mapping[str, Any]] = {}
     """Settings of training runs by their dotted names, as ``{"ppo.gamma": 0.99}``, unless a run sets others."""
     fallback_action: ClassVar[Any] = 0

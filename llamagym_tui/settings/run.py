@@ -185,6 +185,14 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = "own"
     """Turns before the present one that the prompts of an episode have; a change holds from the next reset on."""
+    wordings: Annotated[
+        bool,
+        Option(
+            flag="--wordings",
+            help="Each training episode draws a wording of the agent's; evaluations have the last.",
+        ),
+    ] = False
+    """Else all observations are in the agent's first wording."""
     read_depth: Annotated[
         ReadDepth,
         Option(

@@ -93,6 +93,11 @@ def _new(agent_class: type[AgentBase], given: dict[str, Any]) -> RunConfig:
     given = with_own_settings(agent_class, given)
     given.setdefault("run_dir", "")
     if given.get("sft_warm_start"):
+        if given.get("wordings"):
+            raise UsageError(
+                "Demonstrations have one wording, and the first batch must have all: leave --wordings or "
+                "--sft-warm-start out."
+            )
         given["sft_data"] = sft_file(agent_class, given)
     given["measured"] = {name: "" for name in MEASURED if not has(given, name)}
     says_history = agent_class.history is not None or given.get("history", "own") != "own"

@@ -119,7 +119,11 @@ class Backbone:
         """True if forwards are of flat trees."""
         self.rounded: Rounded | None = None
         """Reads flat trees in bfloat16. None: they are read in the weights' own type."""
+        # An adapter on the head would magnify rounding, and is computed in the same way in all forwards.
+        whole = self.head
+        self.head = getattr(whole, "base_layer", whole)
         self._try_out()
+        self.head = whole
 
     @property
     def device(self) -> torch.device:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 
-from llamagym_tui.engine.learning.directions import whitening
+from llamagym_tui.engine.learning.directions import KEPT_BACK, Read, measure, whitening
+from llamagym_tui.engine.model.forward import Encoded
+from llamagym_tui.engine.tokens.token_tree import TokenTree
 
 
 def test_directions_leave_out_the_common_states_and_spread_by_one() -> None:
@@ -49,3 +53,40 @@ def test_a_common_state_that_is_named_twice_takes_nothing_else_out() -> None:
     twice = whitening(states, states.mean(0, keepdim=True) * (1 + 1e-7), 4)
     assert len(once) == len(twice) == 3
     assert torch.allclose(once.T @ once, twice.T @ twice, atol=1e-4)
+
+
+def read(wording: int, states: list[list[float]]) -> Read:
+    """Prompts after which the replies 1 and 2 part."""
+    tree = TokenTree()
+    for reply in (1, 2):
+        tree.insert([reply])
+    hidden = torch.tensor(states)[:, None].expand(-1, 1 + len(tree), -1)
+    return Read(tree, wording, Encoded(None, hidden))  # type: ignore[arg-type]
+
+
+def test_the_mean_of_each_wording_is_left_out_also_of_one_that_is_only_read() -> None:
+    # Hands stand apart by 2 along the third axis, wordings by 8 along the second, and the first is common to all.
+    played = read(0, [[10.0, 4.0, 1.0, 0.0], [10.0, 4.0, -1.0, 0.0]])
+    only_read = read(KEPT_BACK, [[10.0, -4.0, 1.0, 0.0], [10.0, -4.0, -1.0, 0.0]])
+    down = torch.zeros(4, 4)
+    measure(down, [played, only_read])
+    constant, *others = down
+    assert constant.tolist() == pytest.approx([0.1, 0.0, 0.0, 0.0])
+    assert others[0].abs().tolist() == pytest.approx([0.0, 0.0, 1.0, 0.0], abs=1e-4)
+    assert not torch.stack(others[1:]).any()
+
+
+def test_a_wording_that_is_not_told_apart_is_a_difference_between_states() -> None:
+    as_one = [[10.0, 4.0, 1.0, 0.0], [10.0, 4.0, -1.0, 0.0]]
+    as_other = [[10.0, -4.0, 1.0, 0.0], [10.0, -4.0, -1.0, 0.0]]
+    down = torch.zeros(4, 4)
+    measure(down, [read(0, as_one + as_other)])
+    assert down[1].abs().tolist() == pytest.approx([0.0, 0.25, 0.0, 0.0], abs=1e-4)
+
+
+def test_nothing_is_read_once_all_directions_are_known() -> None:
+    def unread() -> Iterator[Read]:
+        raise AssertionError("read")
+        yield
+
+    measure(torch.ones(2, 4), unread())
