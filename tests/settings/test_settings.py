@@ -126,6 +126,7 @@ def test_typed_words_become_what_their_settings_take() -> None:
         ("n_envs", "a whole number from 1"),
         ("generation.policy", "generate or score"),
         ("ppo.target_kl", "a number above 0 or none"),
+        ("ppo.correct_spread", "true or false"),
     ],
 )
 def test_what_a_setting_takes_is_told_where_it_is_refused(name: str, words: str) -> None:
