@@ -40,7 +40,7 @@ def run(*words: str) -> Result:
 
 
 BEGINS = "--device --dtype --env --envs --episodes --from --history --learner --minutes --mode --model --prompt-file"
-BEGINS += " --ranks --read-depth --resume --run-dir --seed --set --threads --track"
+BEGINS += " --ranks --read-depth --resume --run-dir --seed --set --threads --track --wordings"
 IMITATES = "--device --dtype --env --episodes --history --json --model --prompt-file --run-dir --seed --set"
 IMITATES += " --sft-data --threads"
 MEASURES = "--device --dtype --env --envs --episodes --greedy --history --json --model --prompt-file --sampled --seed"

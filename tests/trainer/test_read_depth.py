@@ -140,7 +140,7 @@ def test_a_run_finds_its_depth_before_its_first_update_and_a_resumed_one_keeps_i
     assert kinds.index(events.DepthMeasured) < kinds.index(events.UpdateFinished)
     assert kinds.count(events.DepthMeasured) == 1
     measured = next(event for event in seen if isinstance(event, events.DepthMeasured))
-    assert measured.layers == [2, 4, 5, 6, 7, 8, 10, 12]
+    assert measured.layers == [5, 6, 7, 8, 10, 12]
     kept = read_config(tmp_path).read_depth
     assert kept == (measured.read if measured.read < LAYERS else "all")
     assert read_config(tmp_path).reading == "bfloat16"
