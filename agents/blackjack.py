@@ -10,6 +10,41 @@ APART = 5
 """Cells between the two hands, at least."""
 
 
+def _hand(observation: Any) -> tuple[int, str, bool]:
+    """The player's total, the dealer's card in words, and whether an ace counts 11."""
+    total, dealer, ace = [int(part) for part in observation]
+    return total, "an ace" if dealer == 1 else str(dealer), bool(ace)
+
+
+def _added_up(observation: Any) -> str:
+    total, shown, is_soft = _hand(observation)
+    ace = ", with a usable ace" if is_soft else ""
+    return f"Your cards add up to {total}{ace}. The dealer shows {shown}."
+
+
+def _turned_up(observation: Any) -> str:
+    total, shown, is_soft = _hand(observation)
+    ace = ", of which an ace makes 11" if is_soft else ""
+    return f"The house turned up {shown}. Your cards make {total}{ace}."
+
+
+def _terse(observation: Any) -> str:
+    total, shown, is_soft = _hand(observation)
+    return f"Dealer: {shown}. You: {total}{' (soft)' if is_soft else ''}."
+
+
+def _faced(observation: Any) -> str:
+    total, shown, is_soft = _hand(observation)
+    ace = " counting an ace as eleven" if is_soft else ""
+    return f"You hold {total}{ace} and face {shown} from the dealer."
+
+
+def _on_the_table(observation: Any) -> str:
+    total, shown, is_soft = _hand(observation)
+    ace = ", soft" if is_soft else ""
+    return f"With {shown} on the table for the bank, your hand is worth {total}{ace}."
+
+
 class BlackjackAgent(Agent):
     """Plays ``Blackjack-v1``; observations are (player total, dealer card with ace as 1, usable ace)."""
 
@@ -22,6 +57,7 @@ class BlackjackAgent(Agent):
     baselines = {"random": -0.396, "optimal": -0.0466}
     """Exact expected returns per hand, by dynamic programming (natural=False, sab=False)."""
     return_unit = "chips a hand"
+    wordings = (_added_up, _turned_up, _terse, _faced, _on_the_table)
     history = 0
     """A hand's total says all that matters of the cards before, so equal situations are equal prompts."""
 

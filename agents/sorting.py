@@ -28,6 +28,7 @@ class SortingAgent(Agent):
 
     history = 0
     env_id = "llamagym_tui.agents._sorting_env:Sorting-v0"
+    items = tuple(SHELVES)
     env_kwargs = {"words": "training"}
     evaluation_kwargs = {"words": "held out"}
     title = "Sorting"

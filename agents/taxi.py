@@ -25,7 +25,6 @@ MOVES = {"south": (1, 0), "north": (-1, 0), "east": (0, 1), "west": (0, -1)}
 class TaxiAgent(TabularAgent):
     """Plays ``Taxi-v4``; an observation is row, column, passenger and destination in one number."""
 
-    directions = 512
     env_id = "Taxi-v4"
     more_ids = "Taxi-v4$"
     title = "Taxi"

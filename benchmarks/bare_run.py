@@ -15,6 +15,7 @@ from llamagym_tui.protocol.events import Event
 from llamagym_tui.runs.model_registry import BUNDLED, with_defaults
 from llamagym_tui.runs.run_store import RunStore
 from llamagym_tui.settings import RunConfig, from_dict, typed
+from llamagym_tui.settings.run import in_sections
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.session import Session
 
@@ -76,5 +77,6 @@ def settings(agent: str, changes: Sequence[str] = (), *, model: str = BUNDLED) -
     Raises:
         UsageError: there is no such setting, or its value is not one that it takes.
     """
-    found = {"agent": agent, "run_dir": ".", "model": model, **typed.settings(changes)}
+    found = {"agent": agent, "run_dir": ".", "model": model}
+    in_sections(typed.assigned(changes), found)
     return from_dict(RunConfig, with_defaults(found, model))

@@ -11,6 +11,7 @@ from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.policy.decisions import probabilities_of_actions
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.settings import GenerationConfig
+from llamagym_tui.settings.run import PolicyKind
 
 AGENT = BlackjackAgent()
 REPLIES = [AGENT.format_action(action) for action in range(2)]
@@ -19,7 +20,8 @@ REPLIES = [AGENT.format_action(action) for action in range(2)]
 def load_policy(path: Path) -> Policy:
     """The model in a folder, as PPO would begin with it."""
     loaded = load_model_and_tokenizer(str(path), "cpu")
-    return Policy(loaded.model, loaded.tokenizer, GenerationConfig(), REPLIES)
+    way: PolicyKind = "score" if loaded.model.has_narrow_head else "generate"
+    return Policy(loaded.model, loaded.tokenizer, GenerationConfig(policy=way), REPLIES)
 
 
 def hit_probabilities(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
-from statistics import fmean
+from statistics import fmean, median
 from typing import Annotated
 
 import torch
@@ -42,6 +42,8 @@ SHELVES = {
     "harpsichord keyboard lute lyre mandolin oboe organ piano piccolo saxophone tambourine triangle "
     "trombone trumpet tuba ukulele violin xylophone",
 }
+MANY = 10_000
+"""Items among which the time of a judgement is measured."""
 LOOKED_AT = (30, 60, 100, 150)
 """Judgements after which the other words are looked at."""
 
@@ -71,9 +73,33 @@ def taught(
         sorter.judge(shown.action if is_right else None)
         if count in LOOKED_AT:
             rest = [item for item in range(len(words)) if item not in sorter.judged]
-            chosen = sorter.sorting.actions
+            chosen = sorter.chosen
             found[count] = fmean(int(chosen[item]) == shelf[item] for item in rest)
     return found
+
+
+def judgement_ms(states: torch.Tensor, of_names: torch.Tensor) -> float:
+    """Median processor time of a judgement among `MANY` items, in milliseconds.
+
+    Args:
+        states: (N, D) that the items have by turns.
+        of_names: (A, D) of the shelves' names.
+    """
+    shelves = list(SHELVES)
+    sorter = Sorter([str(item) for item in range(MANY)], shelves)
+
+    def states_of(texts: Sequence[str]) -> torch.Tensor:
+        if texts == shelves:
+            return of_names
+        return states[[int(text) % len(states) for text in texts]]
+
+    sorter.read_all(states_of)
+    took: list[float] = []
+    for count in range(max(LOOKED_AT)):
+        before = time.process_time()
+        sorter.judge(count % len(shelves))
+        took.append(1000 * (time.process_time() - before))
+    return median(took)
 
 
 def main(
@@ -99,6 +125,7 @@ def main(
     for count in LOOKED_AT:
         shares = [run[count] for run in runs]
         print(f"{count} judgements: {fmean(shares):.2f} ({min(shares):.2f} to {max(shares):.2f})")
+    print(f"a judgement among {MANY:,} items takes {judgement_ms(states, of_names):.1f} ms")
 
 
 if __name__ == "__main__":

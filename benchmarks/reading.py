@@ -4,15 +4,14 @@
     python -m benchmarks.reading --model smollm2 --episodes 60000
 
 Any network tells the prompts of Blackjack apart and learns them. So this measures what was not trained on: hands that
-were kept back, observations in other words, and how few turns are needed. Both train with the defaults and a fixed
-batch. Returns are exact.
+were kept back, the wording that is kept for evaluations, and how few turns are needed. Both train with the defaults and
+a fixed batch. Returns are exact.
 """
 
 from __future__ import annotations
 
-import json
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
@@ -20,12 +19,13 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from benchmarks.exact_blackjack import STATES, State, expected_return, greedy, optimal_policy
+from benchmarks.exact_blackjack import STATES, State, expected_return, optimal_policy
 from benchmarks.hands_kept_back import KEPT_BACK
 from benchmarks.hit_probabilities import AGENT, hit_probabilities, load_policy
 from benchmarks.timing import summary, updates_of
 from llamagym_tui.engine.model.sources import model_folder
 from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.game.observed import wording_of
 from llamagym_tui.runs.model_registry import full_name
 from llamagym_tui.settings import GenerationConfig
 
@@ -36,31 +36,6 @@ BATCH = 1024
 WANTED_RETURN = -0.10
 """Of sampled play, as the mean over `BATCHES` batches in a row."""
 BATCHES = 3
-DEALERS = (2, 6, 10)
-"""The dealer's cards of the hands that are told in other words."""
-LOOKED_AT = [state for state in STATES if state[1] in DEALERS]
-
-
-def shown(hand: State) -> str:
-    """The dealer's card."""
-    return "ace" if hand[1] == 1 else str(hand[1])
-
-
-def held(hand: State) -> str:
-    which = "with" if hand[2] else "without"
-    return f"You hold {hand[0]}, {which} an ace that counts as eleven, against the dealer's {shown(hand)}."
-
-
-def terse(hand: State) -> str:
-    return f"{'soft' if hand[2] else 'hard'} {hand[0]} vs {shown(hand)}"
-
-
-def as_json(hand: State) -> str:
-    return json.dumps({"dealer": shown(hand), "player": hand[0], "soft": bool(hand[2])})
-
-
-WORDINGS: Mapping[str, Callable[[State], str]] = {"held": held, "terse": terse, "as JSON": as_json}
-"""Other ways to tell a hand, none of them met in training."""
 
 
 def main(
@@ -91,12 +66,14 @@ def control(folder: Path, seed: int, model: str = "smollm2") -> str:
 
 
 def measured(common: Sequence[object], folder: Path, episodes: int) -> Iterator[str]:
-    """Train on hands of which some are kept back, then on all hands, and look at the play of both."""
+    """Train on some of the hands, on all, and in all wordings but one, and look at the play of each."""
     agent = Path(__file__).with_name("hands_kept_back.py")
     yield trained(agent, common, folder / "hands", episodes)
     yield from judged(load_policy(folder / "hands" / "model"))
     yield trained("blackjack", common, folder / "speed", min(episodes, 20_000))
     yield reached([update["stats"] for update in updates_of(folder / "speed")])
+    yield trained("blackjack", (*common, "--wordings"), folder / "wordings", episodes)
+    yield from reworded(load_policy(folder / "wordings" / "model"))
 
 
 def trained(agent: object, common: Sequence[object], run_dir: Path, episodes: int) -> str:
@@ -117,11 +94,19 @@ def judged(policy: Policy) -> Iterator[str]:
         f"like the book {kept_back:.3f} of hands kept back, {others:.3f} of the others; "
         f"greedy {best_guess:+.4f}, sampled {expected_return(own.__getitem__):+.4f}"
     )
-    for name, told in WORDINGS.items():
-        reworded = hit_probabilities(policy, AGENT.get_system_prompt(), LOOKED_AT, told=told)
-        share = like(reworded, book, LOOKED_AT)
-        yield f"worded as {name}: {way(reworded):+.2f} of the way from random to best, {share:.2f} like the book"
-    yield f"in its own words {way(own):+.2f}"
+
+
+def reworded(policy: Policy) -> Iterator[str]:
+    """The play of all hands in each wording; the last one was never played in training."""
+    policy.generation = GenerationConfig(policy="score")
+    book = optimal_policy()
+    for wording in range(1 + len(AGENT.wordings)):
+        told = wording_of(AGENT, wording)
+        found = hit_probabilities(policy, AGENT.get_system_prompt(), told=told)
+        sampled = expected_return(found.__getitem__)
+        yield (
+            f"wording {wording + 1}: like the book {like(found, book, STATES):.3f}, sampled {sampled:+.4f}"
+        )
 
 
 def like(
@@ -129,14 +114,6 @@ def like(
 ) -> float:
     """Share of states in which the likelier action is that of basic strategy."""
     return fmean(float((found[state] > 0.5) == book[state]) for state in states)
-
-
-def way(found: Mapping[State, float]) -> float:
-    """Sampled play on a scale from random (0) to best (1), in the games against `DEALERS`."""
-    played = expected_return(lambda state: found.get(state, 0.0), DEALERS)
-    chance = expected_return(lambda state: 0.5, DEALERS)
-    best = expected_return(greedy(optimal_policy()), DEALERS)
-    return (played - chance) / (best - chance)
 
 
 def reached(batches: Sequence[Mapping[str, Any]]) -> str:

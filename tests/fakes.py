@@ -61,7 +61,7 @@ from llamagym_tui.settings import MEASURED, GenerationConfig, LoraConfig, PPOCon
 
 HEAD_ALONE: dict[str, Any] = {
     "full_finetuning": False,
-    "lora": LoraConfig(layers="head", r=64),
+    "lora": LoraConfig(layers="head"),
     "generation": GenerationConfig(policy="score"),
     "ppo": PPOConfig(entropy_coef=0.03, entropy_coef_final=0.01, novelty_coef=0.3),
 }

@@ -350,8 +350,8 @@ class SortingApp(LlamaGymApp):
         self._reading = reading
         self._model_config = config
         self._begin_reading = begin
-        self.written: list[Path] = []
-        """Files that were written at the end."""
+        self.outcome: list[str] = []
+        """Sentences on what was written at the end."""
 
     def first_screen(self) -> Screen[Any]:
         return Screen()
@@ -362,8 +362,8 @@ class SortingApp(LlamaGymApp):
         self.push_screen(JudgingScreen(self._reading), self._left)
         self.require_model(self._model_config, self._begin_reading, self.exit)
 
-    def _left(self, written: list[Path] | None) -> None:
-        self.written = written or []
+    def _left(self, outcome: list[str] | None) -> None:
+        self.outcome = outcome or []
         self.exit()
 
 

@@ -31,13 +31,16 @@ DEBUG: ContextVar[bool] = ContextVar("debug", default=False)
 
 
 class AgentOrCommand(TyperGroup):
-    """Commands by name; any other word goes to ``play`` as its agent."""
+    """Commands by name; any other word goes to ``play`` as its agent, or to ``sort`` if an option of that follows."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         word = args[0]
         play = self.get_command(ctx, "play")
         if play is None or self.get_command(ctx, word) is not None or word.startswith("-"):
             return super().resolve_command(ctx, args)
+        sort = self.get_command(ctx, "sort")
+        if sort is not None and any(arg.startswith(("--actions", "--reward")) for arg in args):
+            return "sort", sort, args
         return "AGENT", play, args
 
     # The other arguments are Typer's own.
@@ -116,6 +119,7 @@ RUN: tuple[str, ...] = (
     *EVALUATION,
     "ppo.learner",
     "read_depth",
+    "wordings",
     "mode",
     "ranks",
     "episodes",

@@ -128,19 +128,29 @@ app.command(
 @with_settings("model", "system_prompt", "device", "threads")
 def sort(
     items: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A text file with a line for each item.")
+        str,
+        typer.Argument(
+            metavar="FILE", help="A text file with a line for each item; or an agent with items."
+        ),
     ],
     given: Given,
     actions: Annotated[
-        str, typer.Option(help="What is done with an item: names with commas between.")
-    ],
+        str, typer.Option(help="What is done with an item of a file: names with commas between.")
+    ] = "",
+    reward: Annotated[
+        Literal["me"] | None,
+        typer.Option(help="Sort an agent's items: its words and actions, as in `sorting`."),
+    ] = None,
 ) -> None:
     """Sort the lines of a text file: a model chooses an action, and learns from your judgements."""
     from llamagym_tui.cli import sorting
 
     prompt = given.pop("system_prompt", "")
     config = from_dict(RunConfig, in_sections(given, {"agent": "", "run_dir": ""}))
-    reading = sorting.ReadingThread(items, actions, prompt, config)
+    if reward is not None and not actions:
+        reading = sorting.reading_of_agent(items, prompt, config)
+    else:
+        reading = sorting.ReadingThread(Path(items), actions, prompt, config)
     if not _is_shown():
         raise UsageError("Sorting needs a terminal.")
     raise typer.Exit(sorting.sort(reading))

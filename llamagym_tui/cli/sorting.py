@@ -12,10 +12,13 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from llamagym_tui.demos import judged_items
+from llamagym_tui.demos.files import file_errors
 from llamagym_tui.errors import LlamaGymError, UsageError, described
 from llamagym_tui.protocol.literal import echo
 from llamagym_tui.runs.model_registry import is_endpoint
 from llamagym_tui.settings import RunConfig
+from llamagym_tui.setup import catalog
+from llamagym_tui.user_files import data_dir, replace_file
 
 if TYPE_CHECKING:
     from llamagym_tui.engine.sorter import Sorter
@@ -100,15 +103,41 @@ class ReadingThread(Thread):
             self.join(PATIENCE_S)
 
 
+def reading_of_agent(spec: str, prompt: str, config: RunConfig) -> ReadingThread:
+    """The items and actions of an agent; its words are written to a file in the user's data folder.
+
+    Args:
+        spec: of the agent, as typed.
+        prompt: the system prompt; empty for the agent's.
+        config: as of `ReadingThread`.
+    Raises:
+        UsageError: there is no such agent, or it has no items.
+    """
+    agent = catalog.player(catalog.find_agent(spec))
+    name = catalog.agent_name(spec)
+    if not agent.items:
+        raise UsageError(
+            f"{name} has no items that a person could judge. `sorting` has some, and so has a text file of yours: "
+            "llamagym-tui ./things.txt --actions keep,later,bin."
+        )
+    path = data_dir() / "judged" / f"{name}.txt"
+    with file_errors(f"The items of {name} were not written to {path}"):
+        replace_file(path, "".join(f"{item}\n" for item in agent.items).encode())
+    names = ",".join(agent.action_names)
+    return ReadingThread(path, names, prompt or agent.get_system_prompt(), config)
+
+
 def sort(reading: ReadingThread) -> int:
     """Sort a file's items on a screen; returns the exit code."""
     from llamagym_tui.app.app import SortingApp, run_app
 
     app = SortingApp(reading, reading.config, reading.start)
-    code = run_app(app)
-    reading.end()
-    for written in app.written:
-        echo(f"Written: {written}")
+    try:
+        code = run_app(app)
+    finally:
+        reading.end()
+    for sentence in app.outcome:
+        echo(sentence)
     if reading.failure:
         raise LlamaGymError(reading.failure)
     return code

@@ -24,8 +24,8 @@ from llamagym_tui.user_files import (
     torn_line_start,
 )
 
-MOST_ACTIONS = 9
-"""Actions, each with a key of its own, at most."""
+ACTION_KEYS = "123456789abc"
+"""The keys of the actions, in their order; there are no more actions."""
 Verdict = Literal["right", "wrong", "label", "undone"]
 
 
@@ -65,11 +65,11 @@ def shown_to_model(item: str) -> str:
 
 
 def actions_of(names: str) -> list[str]:
-    """The actions of a list with commas between; raises UsageError unless there are two to nine."""
+    """The actions of a list with commas between; raises UsageError unless there are two to twelve."""
     actions = list(dict.fromkeys(one_line(name) for name in names.split(",") if name.strip()))
-    if not 2 <= len(actions) <= MOST_ACTIONS:
+    if not 2 <= len(actions) <= len(ACTION_KEYS):
         raise UsageError(
-            f"--actions names {len(actions)} different action(s), and sorting takes 2 to {MOST_ACTIONS}: "
+            f"--actions names {len(actions)} different action(s), and sorting takes 2 to {len(ACTION_KEYS)}: "
             "--actions keep,later,bin."
         )
     return actions

@@ -173,7 +173,7 @@ class LlamaGymLoop:
             # It writes no text, imitates nothing, and has no use for some settings.
             with torch.random.fork_rng(devices=[]):
                 torch.default_generator.manual_seed(seed)
-                model.adapt(LoraConfig(layers="head", r=agent.directions))
+                model.adapt(LoraConfig(layers="head"))
         if model.has_narrow_head and not writes_text:
             generation = replace(generation, policy="score")
         self.policy = Policy(

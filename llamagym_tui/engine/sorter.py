@@ -14,12 +14,14 @@ import torch
 from torch import Tensor
 
 from llamagym_tui.engine.learning.judgements import (
+    Belief,
     Judgement,
     Lens,
-    Sorting,
+    certainty,
     choose,
     fit,
     lens_of,
+    ruled_out,
     sort,
 )
 from llamagym_tui.engine.learning.read_depth import is_deep
@@ -44,8 +46,15 @@ class Shown(NamedTuple):
 
     item: int
     action: int
+    certainties: list[float]
+    """Of each action: the probability that it is the best one, as the model sees it."""
+
+
+class Sorted(NamedTuple):
+    """The action of an item, and its probability of being the best one."""
+
+    action: int
     certainty: float
-    """Probability that this action is the best one, as the model sees it."""
 
 
 class Score(NamedTuple):
@@ -96,19 +105,20 @@ class Sorter:
         self.judgements: list[Judgement] = []
         self.moved: dict[int, int] = {}
         """The number of items that the last judgement moved to each action."""
-        self.sorting = Sorting(torch.zeros(0, dtype=torch.long), torch.zeros(0, len(actions)))
-        """The items that have been read."""
+        self.chosen = torch.zeros(0, dtype=torch.long)
+        """(N,) the action of each item that has been read."""
         self.shown: Shown | None = None
         """The item to be judged. None: all that have been read are judged."""
         self._features = torch.zeros(0, 1)
         self._of_names = torch.zeros(0, 1)
+        self._belief = Belief(torch.zeros(len(actions), 1), torch.zeros(len(actions), 1, 1))
         self._lock = Lock()
         self._stopped = Event()
 
     @property
     def read(self) -> int:
         """Items that have been read."""
-        return len(self.sorting.actions)
+        return len(self.chosen)
 
     def stop(self) -> None:
         """End the reading after the batch under way."""
@@ -142,7 +152,7 @@ class Sorter:
         with self._lock:
             assert self.shown is not None
             judgement = Judgement(self.shown.item, self.shown.action, label)
-            before = self.sorting.actions
+            before = self.chosen
             self.judgements.append(judgement)
             self.shown = None
             self._refit()
@@ -173,35 +183,58 @@ class Sorter:
     def unjudged_by_action(self) -> list[int]:
         """The number of unjudged items that each action has."""
         judged = self.judged
-        chosen = self.sorting.actions.tolist()
+        chosen = self.chosen.tolist()
         counts = Counter(action for item, action in enumerate(chosen) if item not in judged)
         return [counts[index] for index in range(len(self.actions))]
 
+    def sorted_items(self) -> list[Sorted]:
+        """All items that have been read; certainty about all takes as long as many judgements."""
+        with self._lock:
+            shares = certainty(self._belief, self._features, self._ruled_out(), self._generator())
+            of_chosen = shares.gather(1, self.chosen[:, None]).flatten()
+            return list(map(Sorted, self.chosen.tolist(), of_chosen.tolist()))
+
     def _refit(self) -> None:
         """Sort all items that have been read by all judgements on them, and choose what is shown."""
-        known = [each for each in self.judgements if each.item < len(self._features)]
+        known = self._known()
         count = len(self._features)
         # An action's own name is as good as an item that belongs there.
         named = [Judgement(count + at, shown=at, label=at) for at in range(len(self._of_names))]
         features = torch.cat([self._features, self._of_names])
         belief = fit(features, [*known, *named], len(self.actions))
-        generator = torch.Generator().manual_seed(len(self.judgements))
-        self.sorting = sort(belief, self._features, known, generator)
+        self._belief = belief
+        self.chosen = sort(belief, self._features, self._ruled_out())
+        generator = self._generator()
+        item = self._next() if self.shown is None else self.shown.item
+        if item is None:
+            return
+        of_item = self._features[item]
         if self.shown is None:
-            item = self._next()
-            if item is not None:
-                action = choose(belief, self._features[item], generator)
-                self.shown = Shown(item, action, 0.0)
-        if self.shown is not None:
-            certainty = float(self.sorting.certainty[self.shown.item, self.shown.action])
-            self.shown = self.shown._replace(certainty=certainty)
+            action = choose(belief, of_item, generator)
+        else:
+            action = self.shown.action
+        nothing = torch.zeros(1, len(self.actions), dtype=torch.bool)
+        (certainties,) = certainty(belief, of_item[None], nothing, generator).tolist()
+        # At once: the other thread looks at it without the lock.
+        self.shown = Shown(item, action, certainties)
+
+    def _known(self) -> list[Judgement]:
+        """The judgements on items that have been read."""
+        return [each for each in self.judgements if each.item < len(self._features)]
+
+    def _ruled_out(self) -> Tensor:
+        return ruled_out(self._known(), len(self._features), len(self.actions))
+
+    def _generator(self) -> torch.Generator:
+        """The same numbers again as long as nothing is judged."""
+        return torch.Generator().manual_seed(len(self.judgements))
 
     def _next(self) -> int | None:
         judged = self.judged
         return next((item for item in range(len(self._features)) if item not in judged), None)
 
     def _moved_from(self, before: Tensor) -> dict[int, int]:
-        after = self.sorting.actions
+        after = self.chosen
         judged = self.judged
         moved = (after != before).nonzero().flatten().tolist()
         return dict(Counter(int(after[item]) for item in moved if item not in judged))

@@ -3,7 +3,7 @@
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from llamagym_tui.errors import MOST_WORDS, RAISED, ActionParseError, described
@@ -48,15 +48,18 @@ class AgentBase(ABC):
     counts_actions: ClassVar[bool] = False
     """True if an action is an index of `action_names` even if the environment counts its own from another number, or
     if they are combinations of several decisions. It always is where `extract_action` is not defined."""
+    items: ClassVar[Sequence[str]] = ()
+    """Texts that a person may judge instead of the environment, by ``--reward me``; empty: there are none."""
     history: ClassVar[int | Literal["all"] | None] = None
     """Turns before the present one in a prompt, unless a run sets another number. None: a run finds out in
     its first batch how many help. 0: system prompt and present observation, which is enough if an observation has the
     whole state. ``"all"``: the whole conversation."""
     action_repeat: ClassVar[int] = 1
     """Environment steps for which an action is repeated; their rewards are added up."""
-    directions: ClassVar[int] = 64
-    """Directions that an adapter on the head sees, at most (`lora.r`). Few learn a trend from few turns; in a world
-    of hundreds of observations, each of which wants an action of its own, it takes about one for each."""
+    wordings: ClassVar[tuple[Callable[..., str], ...]] = ()
+    """Other ways to word an observation than `format_observation`, each a function of it (and of `info`, if it takes
+    one). In a run with ``--wordings`` each training episode draws one wording; the last one here is kept for
+    evaluations. It is never played in training: some prompts are read in it, without their rewards."""
     run_settings: ClassVar[Mapping[str, Any]] = {}
     """Settings of training runs by their dotted names, as ``{"ppo.gamma": 0.99}``, unless a run sets others."""
     fallback_action: ClassVar[Any] = 0

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import math
+import random
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -68,6 +69,14 @@ def episode_seed(run_seed: int, episode: int) -> int:
 
     drawn = int(np.random.SeedSequence([run_seed, episode]).generate_state(1)[0])
     return drawn % 2**31  # many environments take no larger seed
+
+
+def drawn_wording(run_seed: int, episode: int, wordings: int) -> int:
+    """The number of an episode's wording; of as many episodes in a row as there are wordings, each has another one."""
+    block, place = divmod(episode, wordings)
+    order = list(range(wordings))
+    random.Random(episode_seed(run_seed, block)).shuffle(order)
+    return order[place]
 
 
 def wrapped_env(agent: AgentBase, more: Mapping[str, Any] = NOTHING_MORE) -> Env:

@@ -57,6 +57,8 @@ class Game:
         self.env = make_env()
         self.outcome = Outcome()
         """Of the last reset or step."""
+        self.wording = 0
+        """Of the episode's observations."""
         self.is_broken = False
         """The environment has failed; the next reset makes another one."""
 
@@ -104,22 +106,29 @@ class Game:
     def look(self) -> Observed:
         """The state in the agent's words; after the end no action is admissible."""
         agent = self.agent
-        observation = self.outcome.observation
-        info = self.outcome.info
-        try:
-            text = observed.observation_text(agent, observation, info)
-        except RAISED as error:
-            raise EpisodeFault(
-                f"{type(agent).__name__}.format_observation failed", error
-            ) from error
+        text = self.words(self.wording)
         if self.outcome.is_over:
             return Observed(text, None)
         try:
-            return Observed(text, observed.admissible_actions(agent, observation, info))
+            actions = observed.admissible_actions(
+                agent, self.outcome.observation, self.outcome.info
+            )
+            return Observed(text, actions)
         except EnvError as error:
             raise EpisodeFault(str(error).rstrip(".")) from error
         except RAISED as error:
             raise EpisodeFault(f"{type(agent).__name__}.actions failed", error) from error
+
+    def words(self, wording: int) -> str:
+        """The observation in one of the agent's wordings."""
+        agent = self.agent
+        try:
+            return observed.observation_text(
+                agent, self.outcome.observation, self.outcome.info, wording
+            )
+        except RAISED as error:
+            failed = f"{type(agent).__name__}.{observed.wording_name(wording)} failed"
+            raise EpisodeFault(failed, error) from error
 
     @property
     def awaits_other(self) -> bool:

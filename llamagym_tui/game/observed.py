@@ -39,14 +39,28 @@ def observed(agent: AgentBase, observation: Any, info: Info) -> Observed:
     return Observed(text, admissible_actions(agent, observation, info))
 
 
-def observation_text(agent: AgentBase, observation: Any, info: Info) -> str:
-    """The user message for a state. Raises TypeError if the agent returns no text."""
-    text = called(agent.format_observation, observation, {"info": info})
+def observation_text(agent: AgentBase, observation: Any, info: Info, wording: int = 0) -> str:
+    """The user message for a state in a wording, 0 for `format_observation`.
+
+    Raises:
+        TypeError: the agent returns no text.
+    """
+    text = called(wording_of(agent, wording), observation, {"info": info})
     if not isinstance(text, str):
         raise TypeError(
-            f"{type(agent).__name__}.format_observation returned {type(text).__name__}, which is no text"
+            f"{type(agent).__name__}.{wording_name(wording)} returned {type(text).__name__}, which is no text"
         )
     return text if text.isascii() else _without_surrogates(text)
+
+
+def wording_of(agent: AgentBase, wording: int) -> Callable[..., str]:
+    """The function that words observations, 0 for `format_observation`."""
+    return (agent.format_observation, *agent.wordings)[wording]
+
+
+def wording_name(wording: int) -> str:
+    """The place of that function in the agent's class."""
+    return f"wordings[{wording - 1}]" if wording else "format_observation"
 
 
 def _without_surrogates(text: str) -> str:

@@ -185,6 +185,14 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = "own"
     """Turns before the present one that the prompts of an episode have; a change holds from the next reset on."""
+    wordings: Annotated[
+        bool,
+        Option(
+            flag="--wordings",
+            help="Each training episode draws a wording of the agent's; evaluations have the last.",
+        ),
+    ] = False
+    """Else all observations are in the agent's first wording."""
     read_depth: Annotated[
         ReadDepth,
         Option(
@@ -193,6 +201,9 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = "auto"
     """``auto`` becomes a number or ``all`` before the first batch; other ways of training read all layers."""
+    reading: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Type in which the fixed trunk below an adapter on the LM head alone reads prompts, from weights in float32.
+    ``auto`` is measured together with `read_depth`, unless `dtype` is given; where nothing is measured, float32."""
     n_envs: Annotated[
         Count,
         Option(

@@ -80,7 +80,12 @@ def find_agent(
 
 def agent_of(config: RunConfig) -> type[AgentBase]:
     """The agent class of a run. Raises what `find_agent` raises."""
-    return find_agent(config.agent, config.env, config.observation_ranges)
+    agent = find_agent(config.agent, config.env, config.observation_ranges)
+    if config.wordings and not agent.wordings:
+        raise UsageError(
+            f"{agent.__name__} words its observations in one way: leave --wordings out, or list others as `wordings`."
+        )
+    return agent
 
 
 def made(agent_class: type[AgentBase]) -> AgentBase:

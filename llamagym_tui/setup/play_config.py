@@ -29,6 +29,7 @@ KEPT_SETTINGS = (
     "system_prompt",
     "history",
     "max_turns",
+    "wordings",
 )
 """Settings that an evaluation takes from a run if it plays the same agent."""
 

@@ -93,6 +93,11 @@ def _new(agent_class: type[AgentBase], given: dict[str, Any]) -> RunConfig:
     given = with_own_settings(agent_class, given)
     given.setdefault("run_dir", "")
     if given.get("sft_warm_start"):
+        if given.get("wordings"):
+            raise UsageError(
+                "Demonstrations have one wording, and the first batch must have all: leave --wordings or "
+                "--sft-warm-start out."
+            )
         given["sft_data"] = sft_file(agent_class, given)
     given["measured"] = {name: "" for name in MEASURED if not has(given, name)}
     says_history = agent_class.history is not None or given.get("history", "own") != "own"
@@ -115,8 +120,7 @@ def _new(agent_class: type[AgentBase], given: dict[str, Any]) -> RunConfig:
     if trains_head:
         completed["full_finetuning"] = False
         # The registry's ranks are for adapters in all layers.
-        usual = {"layers": "head", "r": agent_class.directions}
-        completed["lora"] = usual | given.get("lora", {})
+        completed["lora"] = {"layers": "head", "r": None} | given.get("lora", {})
         own = {name: value for name, value in SETTINGS_OF_HEAD.items() if not has(given, name)}
         completed = in_sections(own, completed)
         if "ppo.novelty_coef" in own:

@@ -107,6 +107,8 @@ class Builders:
         depth = self.config.read_depth
         if isinstance(depth, int) and depth != loaded.model.read_depth:
             policy.read_from(depth)
+        if self.config.reading == "bfloat16":
+            policy.read_rounded()
         return policy
 
     def endpoint_policy(self, agent: AgentBase) -> Policy:
@@ -145,7 +147,7 @@ class Builders:
         """The environments of this rank, not reset yet."""
         config = self.config
         kind = Rollout if self.ranks.size == 1 else LedRollout
-        return kind(
+        rollout = kind(
             agent,
             policy,
             n_envs=config.n_envs,
@@ -160,6 +162,8 @@ class Builders:
             ranks=self.ranks,
             opponent=self.opponent(agent, policy),
         )
+        rollout.wording = None if config.wordings else 0
+        return rollout
 
     def opponent(self, agent: AgentBase, policy: Policy) -> Opponent | None:
         """The other player of a game for two, if that is a policy: earlier selves of this one, or what was loaded once.
@@ -235,7 +239,8 @@ class Builders:
                 for each evaluation of the run.
             system_prompt: None: the agent's own.
             warn: receives sentences for people.
-            held_out: take the agent's `evaluation_kwargs`, as of maps that training does not meet.
+            held_out: take the agent's `evaluation_kwargs`, as of maps that training does not meet, and the wording that
+                a run with wordings keeps for evaluations.
             env: further keyword arguments of the environment.
             ended: receives the episodes; the other arguments, the result and the errors are those of `evaluate`.
         """
@@ -262,6 +267,8 @@ class Builders:
             max_failures=self.config.max_failures,
             opponent=self.opponent(agent, policy),
         )
+        if self.config.wordings and held_out:
+            rollout.wording = len(agent.wordings)
         if system_prompt is not None:
             rollout.set_system_prompt(system_prompt, 0)
         return evaluate(

@@ -15,7 +15,8 @@ from llamagym_tui.engine.learning.measured_settings import (
     measured_settings,
 )
 from llamagym_tui.engine.learning.ppo import unused_settings
-from llamagym_tui.engine.learning.read_depth import VALUES, depth_that_tells
+from llamagym_tui.engine.learning.read_depth import VALUES, depth_that_tells, turns_at_prompts
+from llamagym_tui.engine.learning.reading import fastest_reading
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.errors import ConfigError, EnvError, RunStoreError
 from llamagym_tui.protocol import events
@@ -223,7 +224,12 @@ def finds_depth(session: SessionBase, batch: Sequence[Trajectory]) -> bool:
     found = depth_that_tells(session.policy, batch)
     if found.layers is not None:
         session.policy.read_from(found.layers)
-    _take_measured(session, {"read_depth": Measured(found.layers or "all", found.reason)})
+    measured = {"read_depth": Measured(found.layers or "all", found.reason)}
+    if session.config.reading == "auto" and session.config.dtype is None:
+        reading = fastest_reading(session.policy, turns_at_prompts(batch).prompts)
+        if reading is not None:
+            measured["reading"] = Measured(reading.kind, reading.reason)
+    _take_measured(session, measured)
     if found.seen:
         session.emit(
             events.DepthMeasured(

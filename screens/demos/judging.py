@@ -13,6 +13,7 @@ from textual.events import Key
 from textual.widgets import Static
 
 from llamagym_tui.demos.judged_items import (
+    ACTION_KEYS,
     JudgedItem,
     SortedItem,
     Verdict,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.25
 """Seconds between two looks at what has been read."""
+MOST_NAMED = 3
+"""Actions of which it is said how many items the last judgement moved there."""
 LAST = 20
 """Judgements that count as the last ones."""
 
@@ -54,7 +57,9 @@ class Reading(Protocol):
         """The sentence on why no more is read; empty if all is well."""
 
 
-class JudgingScreen(Fitted[list[Path]]):
+class JudgingScreen(Fitted[list[str]]):
+    """The screen of a file; it ends with sentences on what was written."""
+
     CSS_PATH = "judging.tcss"
     BINDING_GROUP_TITLE = "Sort"
     BINDINGS = [
@@ -73,7 +78,7 @@ class JudgingScreen(Fitted[list[Path]]):
     ]
     HELP = """
     The model reads each item of the file and chooses an action. Say y if it is right, n if it is wrong, or name the
-    right action by its number. All judgements together choose the next action, in milliseconds.
+    right action by its key. All judgements together choose the next action, in milliseconds.
     """
 
     def __init__(self, reading: Reading) -> None:
@@ -86,7 +91,7 @@ class JudgingScreen(Fitted[list[Path]]):
 
     def body(self) -> ComposeResult:
         yield Static(id="judging-header", markup=False)
-        with VerticalScroll(id="judging-item-pane", can_focus=False):
+        with VerticalScroll(id="judging-item-pane"):
             yield Static(id="judging-item", markup=False)
         yield Static(id="judging-choice", markup=False)
         yield Static(id="judging-actions", markup=False)
@@ -123,10 +128,10 @@ class JudgingScreen(Fitted[list[Path]]):
         self._judge(action)
 
     def on_key(self, event: Key) -> None:
-        digit = event.key
-        if digit.isdecimal() and 1 <= int(digit) <= len(self._reading.actions):
+        keys = list(ACTION_KEYS[: len(self._reading.actions)])
+        if event.key in keys:
             event.stop()
-            self.action_label(int(digit) - 1)
+            self.action_label(keys.index(event.key))
 
     def _judge(self, label: int | None) -> None:
         sorter, shown = self._reading.sorter, self._shown
@@ -135,16 +140,21 @@ class JudgingScreen(Fitted[list[Path]]):
         verdict: Verdict = "wrong" if label is None else "label"
         if label == shown.action:
             verdict = "right"
-        if not self._save(shown.item, shown.action, shown.certainty, verdict, label):
+        if not self._save(
+            shown.item, shown.action, shown.certainties[shown.action], verdict, label
+        ):
             return
         sorter.judge(label)
         unjudged = sorter.read - len(sorter.judgements)
         moved = sum(sorter.moved.values())
         self._last = f"The last judgement moved {moved:,} of {unjudged:,} unjudged items"
+        by_count = sorted(sorter.moved.items(), key=lambda each: -each[1])
         where = [
             f"{count:,} to {one_line(sorter.actions[action])}"
-            for action, count in sorted(sorter.moved.items(), key=lambda each: -each[1])
+            for action, count in by_count[:MOST_NAMED]
         ]
+        if others := sum(count for _, count in by_count[MOST_NAMED:]):
+            where.append(f"{others:,} elsewhere")
         self._last += f": {', '.join(where)}." if where else "."
         self._draw()
 
@@ -183,7 +193,7 @@ class JudgingScreen(Fitted[list[Path]]):
 
     def action_stop(self) -> None:
         sorter = self._reading.sorter
-        if sorter is None or not sorter.judgements:
+        if sorter is None or not sorter.read:
             self.dismiss([])
             return
         unread = len(sorter.items) - sorter.read
@@ -192,27 +202,22 @@ class JudgingScreen(Fitted[list[Path]]):
             return
         dialog = CautiousDialog(
             "stop now?",
-            f"{unread:,} of {len(sorter.items):,} items have not been read, and would be written without an action.",
+            f"{unread:,} of {len(sorter.items):,} items have not been read, and would be missing from sorted.tsv.",
             yes="stop",
             no="go on",
         )
         dialog.ask(self.app, self._write)
 
     def _write(self) -> None:
-        """Write all items with their actions, and what can be trained on, and leave."""
+        """Write the items that have been read with their actions, and what can be trained on, and leave."""
         reading = self._reading
         sorter = reading.sorter
         assert sorter is not None
         judged = sorter.judged
-        found = sorter.sorting
         rows: list[SortedItem] = []
-        for item, text in enumerate(sorter.items):
-            action, certainty = "", 0.0
-            if item < len(found.actions):
-                index = int(found.actions[item])
-                action = sorter.actions[index]
-                certainty = float(found.certainty[item, index])
-            rows.append(SortedItem(text, action, certainty, item in judged))
+        for item, (action, certainty) in enumerate(sorter.sorted_items()):
+            row = SortedItem(sorter.items[item], sorter.actions[action], certainty, item in judged)
+            rows.append(row)
         labels = [
             (sorter.items[each.item], sorter.actions[each.label])
             for each in sorter.judgements
@@ -224,7 +229,13 @@ class JudgingScreen(Fitted[list[Path]]):
             self._fault = str(error)
             self._draw()
         else:
-            self.dismiss(written)
+            outcome = [f"Written: {path}" for path in written]
+            total = len(sorter.items)
+            if len(rows) < total:
+                outcome.append(
+                    f"{total - len(rows):,} of {total:,} items were not read, and are not in the table."
+                )
+            self.dismiss(outcome)
 
     # Drawing
 
@@ -267,7 +278,7 @@ class JudgingScreen(Fitted[list[Path]]):
         return Content.assemble(
             ("The model chooses ", ASIDE),
             (name, "bold $primary"),
-            f", {share(shown.certainty, 0)} certain",
+            f", {share(shown.certainties[shown.action], 0)} certain",
         )
 
     def _actions(self) -> Content:
@@ -278,10 +289,10 @@ class JudgingScreen(Fitted[list[Path]]):
         width = max(len(one_line(name)) for name in self._reading.actions)
         for index, name in enumerate(self._reading.actions):
             row = Content.assemble(
-                (f" {index + 1} ", "bold reverse"), f" {one_line(name).ljust(width)}  "
+                (f" {ACTION_KEYS[index]} ", "bold reverse"), f" {one_line(name).ljust(width)}  "
             )
             if sorter is not None and counts is not None and shown is not None:
-                certainty = float(sorter.sorting.certainty[shown.item, index])
+                certainty = shown.certainties[index]
                 count = f"   {counts[index]:,} unjudged items"
                 row += share_bar(certainty) + Content.styled(count, ASIDE)
             rows.append(row)
@@ -293,8 +304,9 @@ class JudgingScreen(Fitted[list[Path]]):
         lines = [Content(self._last)] if self._last else []
         if sorter is not None and sorter.judgements:
             last, every = sorter.score(LAST), sorter.score()
-            text = f"Right before it was judged: {last.right} of the last {last.judged}, "
-            text += f"{every.right:,} of all {every.judged:,}"
+            text = f"Right before it was judged: {every.right:,} of {every.judged:,}"
+            if last.judged < every.judged:
+                text += f", {last.right} of the last {last.judged}"
             lines.append(Content(text))
         elif self._reading.notice:
             lines.append(Content.styled(one_line(self._reading.notice), ASIDE))

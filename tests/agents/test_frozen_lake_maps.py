@@ -37,7 +37,10 @@ def test_an_evaluation_plays_on_maps_that_are_held_out_and_a_match_where_the_per
     monkeypatch: pytest.MonkeyPatch, *, held_out: bool
 ) -> None:
     made: dict[str, Any] = {}
-    monkeypatch.setattr(builders, "evaluate", lambda *given, **named: made.update(agent=given[0]))
+    monkeypatch.setattr(
+        builders, "Rollout", lambda agent, *given, **named: made.update(agent=agent)
+    )
+    monkeypatch.setattr(builders, "evaluate", lambda *given, **named: None)
     config = RunConfig(agent="frozen_lake_maps", run_dir="")
     Builders(config).evaluate(AGENT, Any, episodes=1, greedy=True, held_out=held_out)  # type: ignore[arg-type]
     env = agent_env(made["agent"])

@@ -66,13 +66,6 @@ def test_shares_are_those_of_the_hands_that_are_asked_for() -> None:
     assert reading.like(found, BOOK, set(STATES) - KEPT_BACK) == 1.0
 
 
-def test_the_way_goes_from_random_to_best_whatever_is_played_against_other_dealers() -> None:
-    best = {state: float(BOOK[state]) for state in reading.LOOKED_AT}
-    assert reading.way(best) == pytest.approx(1.0)
-    assert reading.way(dict.fromkeys(reading.LOOKED_AT, 0.5)) == pytest.approx(0.0)
-    assert reading.way(dict.fromkeys(reading.LOOKED_AT, 1.0)) < -1
-
-
 def test_returns_against_each_card_of_the_dealer_add_up_to_the_return_of_all() -> None:
     book = greedy(BOOK)
     each = sum(weight * expected_return(book, [card]) for card, weight in CARDS.items())
@@ -85,9 +78,3 @@ def test_turns_are_counted_up_to_the_batch_that_plays_as_wanted() -> None:
     batches = [{"mean_return": mean, "turns": 1000} for mean in means]
     assert reading.reached(batches) == "-0.1 after 4000 turns, 4 updates"
     assert reading.reached(batches[:4]) == "-0.1 not reached in 4000 turns"
-
-
-def test_the_wordings_tell_all_hands_apart() -> None:
-    for told in reading.WORDINGS.values():
-        assert len({told(state) for state in STATES}) == len(STATES)
-        assert told(STATES[0]) != told(STATES[1])

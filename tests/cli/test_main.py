@@ -14,7 +14,8 @@ import typer
 from filelock import FileLock
 from typer.testing import CliRunner, Result
 
-from llamagym_tui.cli import evaluation, main, training
+from llamagym_tui.agents.sorting import SortingAgent
+from llamagym_tui.cli import evaluation, main, sorting, training
 from llamagym_tui.cli.main import app
 from llamagym_tui.errors import ModelLoadError, UsageError
 from llamagym_tui.runs import model_registry
@@ -39,7 +40,7 @@ def run(*words: str) -> Result:
 
 
 BEGINS = "--device --dtype --env --envs --episodes --from --history --learner --minutes --mode --model --prompt-file"
-BEGINS += " --ranks --read-depth --resume --run-dir --seed --set --threads --track"
+BEGINS += " --ranks --read-depth --resume --run-dir --seed --set --threads --track --wordings"
 IMITATES = "--device --dtype --env --episodes --history --json --model --prompt-file --run-dir --seed --set"
 IMITATES += " --sft-data --threads"
 MEASURES = "--device --dtype --env --envs --episodes --greedy --history --json --model --prompt-file --sampled --seed"
@@ -52,7 +53,7 @@ COMMAND_LINE = {
     "eval": MEASURES,
     "compare": f"{MEASURES} --b-model --b-prompt-file --b-temperature --half-width",
     "match": "--b-model --device --envs --episodes --greedy --json --model --sampled --seed --set --threads",
-    "sort": "--actions --device --model --prompt-file --set --threads",
+    "sort": "--actions --device --model --prompt-file --reward --set --threads",
     "report": "--csv --film --output -o",
     "export": "--gguf --merge",
     "serve": "--host --port --seats --sessions --watch",
@@ -79,6 +80,43 @@ def test_sort_reads_its_items_by_the_settings_that_were_typed(tmp_path: Path) ->
     assert run(*words, "--set", "lora.r=8").output == "llamagym-tui: Sorting needs a terminal.\n"
     assert "--actions names 1 different" in run(*words[:3], "keep").output
     assert "name a model that is loaded here" in run(*words, "--model", "http://a/v1").output
+
+
+@pytest.fixture
+def sorts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is sorted on the screen, which is not shown."""
+    found: list[Any] = []
+    monkeypatch.setattr(sorting, "sort", lambda reading: found.append(reading) or 0)
+    monkeypatch.setattr(main, "_is_shown", lambda: True)
+    return found
+
+
+def test_a_file_with_actions_is_sorted_without_the_name_of_the_command(
+    sorts: list[Any], tmp_path: Path
+) -> None:
+    items = tmp_path / "things.txt"
+    items.write_text("a lamp\na chair\n", encoding="utf-8")
+    assert run(str(items), "--actions=keep,later,bin", "--model", "smollm2").exit_code == 0
+    (reading,) = sorts
+    assert reading.path == items
+    assert reading.actions == ["keep", "later", "bin"]
+    assert reading.config.model == "smollm2"
+
+
+def test_a_person_is_the_reward_of_an_agent_that_has_items(sorts: list[Any], data: Path) -> None:
+    assert run("sorting", "--reward", "me").exit_code == 0
+    (reading,) = sorts
+    assert reading.path == data / "judged" / "sorting.txt"
+    assert reading.path.read_text("utf-8").splitlines() == list(SortingAgent.items)
+    assert reading.actions == list(SortingAgent.action_names)
+    assert reading.prompt == SortingAgent().get_system_prompt()
+
+
+def test_an_agent_without_items_cannot_be_rewarded_by_a_person() -> None:
+    assert (
+        "blackjack has no items that a person could judge"
+        in run("blackjack", "--reward", "me").output
+    )
 
 
 class Headless:

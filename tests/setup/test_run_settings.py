@@ -70,8 +70,6 @@ def test_a_head_alone_learns_by_settings_of_its_own_where_none_are_given():
     usual = PPOConfig()
     others = (usual.entropy_coef, usual.entropy_coef_final, usual.novelty_coef)
     assert of_head() == ("head", 64, (0.03, 0.01, 0.3))
-    # in Taxi each of some 400 observations has a way of its own
-    assert of_head(agent="taxi")[:2] == ("head", 512)
     assert of_head("lora.r=8", agent="taxi")[:2] == ("head", 8)
     assert of_head("ppo.novelty_coef=0.5", "lora.r=8") == ("head", 8, (0.03, 0.01, 0.5))
     for given in (

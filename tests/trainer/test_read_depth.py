@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
+from llamagym_tui.engine.learning import reading
 from llamagym_tui.engine.learning.read_depth import can_look
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.policy.policy import Policy
@@ -129,8 +130,9 @@ def test_at_random_each_action_is_as_likely_and_no_prompt_is_read(deep: str) -> 
 
 
 def test_a_run_finds_its_depth_before_its_first_update_and_a_resumed_one_keeps_it(
-    deep: str, tmp_path: Path
+    deep: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(reading, "FASTER", 0.0)  # whatever this processor does faster
     session, seen = _session(tmp_path, model=deep, episodes=1500)
     assert session.run() == "stopped", session.error
 
@@ -138,14 +140,31 @@ def test_a_run_finds_its_depth_before_its_first_update_and_a_resumed_one_keeps_i
     assert kinds.index(events.DepthMeasured) < kinds.index(events.UpdateFinished)
     assert kinds.count(events.DepthMeasured) == 1
     measured = next(event for event in seen if isinstance(event, events.DepthMeasured))
-    assert measured.layers == [2, 4, 5, 6, 7, 8, 10, 12]
+    assert measured.layers == [5, 6, 7, 8, 10, 12]
     kept = read_config(tmp_path).read_depth
     assert kept == (measured.read if measured.read < LAYERS else "all")
+    assert read_config(tmp_path).reading == "bfloat16"
+    assert session.policy.model.backbone.rounded is not None
+    update = next(event for event in seen if isinstance(event, events.UpdateFinished))
+    assert update.stats.first_ratio < 1e-5
 
     resumed, later = _session(tmp_path, resume=True, episodes=1600)
     assert resumed.run() == "stopped", resumed.error
     assert not any(isinstance(event, events.DepthMeasured) for event in later)
     assert len(resumed.policy.model.causal_lm.model.layers) == measured.read
+    assert resumed.policy.model.backbone.rounded is not None
+
+
+def test_prompts_are_read_in_the_type_of_the_weights_where_that_is_given(
+    deep: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "FASTER", 0.0)
+    session, _ = _session(tmp_path, model=deep, episodes=200, dtype="float32")
+    assert session.run() == "stopped", session.error
+    assert session.policy.model.backbone.rounded is None
+    assert read_config(tmp_path).reading == "auto"
+    with pytest.raises(ConfigError, match="reading=bfloat16"):
+        _whole_policy(deep).read_rounded()
 
 
 def test_a_given_depth_is_not_measured(deep: str, tmp_path: Path) -> None:
@@ -163,12 +182,16 @@ def test_a_shallow_model_is_read_whole() -> None:
 def test_more_layers_than_there_are_and_other_adapters_are_refused(deep: str) -> None:
     with pytest.raises(ConfigError, match="first 13 layers"):
         _policy(deep).read_from(13)
-    loaded = load_model_and_tokenizer(
-        deep, "cpu", full_finetuning=False, lora=LoraConfig(layers="all")
-    )
-    policy = Policy(loaded.model, loaded.tokenizer, GenerationConfig(policy="score"), REPLIES)
     with pytest.raises(ConfigError, match="read_depth"):
-        policy.read_from(3)
+        _whole_policy(deep).read_from(3)
+
+
+def _whole_policy(model: str) -> Policy:
+    """With an adapter in all layers."""
+    loaded = load_model_and_tokenizer(
+        model, "cpu", full_finetuning=False, lora=LoraConfig(layers="all")
+    )
+    return Policy(loaded.model, loaded.tokenizer, GenerationConfig(policy="score"), REPLIES)
 
 
 def _shares_of_folder(folder: Path) -> list[float]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.learning.directions import measure
+from llamagym_tui.engine.learning.directions import KEPT_BACK, Read, measure
 from llamagym_tui.engine.learning.packing import Row
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.policy.policy import Policy, states_of
@@ -27,9 +27,27 @@ MOST_MARGIN = 6.0
 PENALTY = 1e-3
 """Of squared weights, where the features of whitened states are about 1."""
 
-Seen = tuple[tuple[str, ...] | None, tuple[int, ...]]
-"""An observation of a batch: the names of the actions that were admissible (None: all of the agent), and the ids of its
-prompt behind those of the system prompt."""
+
+class Seen(NamedTuple):
+    """An observation of a batch."""
+
+    actions: tuple[str, ...] | None
+    """Names of the actions that were admissible. None: all of the agent."""
+    rest: tuple[int, ...]
+    """The ids of its prompt behind those of the system prompt."""
+    wording: int = 0
+    """The number of its wording."""
+
+
+class _Alike(NamedTuple):
+    """Observations with the same admissible replies and wording, with what the trunk says of them."""
+
+    trie: ActionTrie
+    wording: int
+    here: Encoded
+    """Under the system prompt under which it has learnt."""
+    there: Encoded
+    """Under the other one."""
 
 
 class Carried(NamedTuple):
@@ -48,8 +66,10 @@ def seen_in(rows: Sequence[Row]) -> list[Seen]:
         segment = row.segment
         turn = segment.turns[0]
         if len(found) < MOST and segment.prefix and turn.is_trained:
-            found[(turn.actions, tuple(segment.ids[: turn.start]))] = None
-    return list(found)
+            found[Seen(turn.actions, tuple(segment.ids[: turn.start]), turn.wording)] = None
+            if turn.kept_back is not None:
+                found[Seen(turn.actions, turn.kept_back.rest, KEPT_BACK)] = None
+    return list(found)[:MOST]
 
 
 @torch.no_grad()
@@ -68,12 +88,12 @@ def carried(policy: Policy, seen: Sequence[Seen], prompts: tuple[str, str]) -> C
         return None
     groups = list(_groups(policy, seen, before, after))
     down = torch.zeros_like(narrow.down)
-    measure(down, [(trie.tree, there) for trie, _, there in groups])
+    measure(down, [Read(each.trie.tree, each.wording, each.there) for each in groups])
     up = torch.zeros_like(narrow.up)
     # For each token, the features of the states after which it may come, and by how much it is to be shifted there.
     features: dict[int, list[Tensor]] = {}
     shifts: dict[int, list[Tensor]] = {}
-    for trie, here, there in groups:
+    for trie, _, here, there in groups:
         for before_it, tokens in trie.partings.items():
             column = 1 + before_it  # the prompt's last token is in column 0
             shift = narrow.shifts(here.hidden[:, column], narrow.down, narrow.up[list(tokens)])
@@ -88,16 +108,16 @@ def carried(policy: Policy, seen: Sequence[Seen], prompts: tuple[str, str]) -> C
 
 def _groups(
     policy: Policy, seen: Sequence[Seen], before: tuple[int, ...], after: tuple[int, ...]
-) -> Iterator[tuple[ActionTrie, Encoded, Encoded]]:
-    """Observations with the same admissible replies, with what the trunk says of them under both prompts."""
-    rests: dict[tuple[str, ...] | None, list[tuple[int, ...]]] = {}
-    for actions, rest in seen:
-        rests.setdefault(actions, []).append(rest)
-    for actions, group in rests.items():
+) -> Iterator[_Alike]:
+    """Observations by their admissible replies and their wording."""
+    rests: dict[tuple[tuple[str, ...] | None, int], list[tuple[int, ...]]] = {}
+    for actions, rest, wording in seen:
+        rests.setdefault((actions, wording), []).append(rest)
+    for (actions, wording), group in rests.items():
         trie = policy.trie_of(actions)
         here = states_of(policy, [Opening(before, rest) for rest in group], trie)
         there = states_of(policy, [Opening(after, rest) for rest in group], trie)
-        yield trie, here, there
+        yield _Alike(trie, wording, here, there)
 
 
 def _bounded(shift: Tensor) -> Tensor:

@@ -6,7 +6,8 @@ no bias. They are scaled so that states differ by as much in each. Notation: N s
 directions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,14 +17,30 @@ from llamagym_tui.engine.tokens.token_tree import TokenTree
 
 LEAST_NEW_SPREAD = 0.05
 """Share of the states' spread from which on a direction that the first batches did not show is taken up."""
-LEAST_SPREAD = 0.01
-"""Share of the largest spread along a direction. Smaller ones count as this, or rounding would be scaled up."""
+LEAST_SPREAD = 0.1
+"""Share of the largest spread along a direction. Smaller ones count as about this much: what hardly differs between the
+states of a first batch differs by more in states that come later, and would be hundreds there."""
 Place = tuple[int, ...]
 """The tokens of a reply up to one of its places: none where it begins, after the prompt's last token."""
 
 
+KEPT_BACK = -1
+"""Stands for the wording that is kept for evaluations."""
+
+
+class Read(NamedTuple):
+    """Prompts that were read, with the admissible replies behind them."""
+
+    tree: TokenTree
+    """The replies."""
+    wording: int
+    """The number of the prompts' wording."""
+    encoded: Encoded
+    """What the trunk says."""
+
+
 @torch.no_grad()
-def measure(down: Tensor, parts: Sequence[tuple[TokenTree, Encoded]]) -> None:
+def measure(down: Tensor, parts: Iterable[Read]) -> None:
     """Set rows of A that are free to directions in which the states of a batch differ at which replies part.
 
     The first batch gives most of them. Where it shows few states, later ones differ in more directions: these come
@@ -31,7 +48,7 @@ def measure(down: Tensor, parts: Sequence[tuple[TokenTree, Encoded]]) -> None:
 
     Args:
         down: (K, D), A, in which rows that are 0 are free.
-        parts: trees of admissible replies, with what the trunk says of prompts and of the nodes behind them.
+        parts: prompts of all wordings. They are not looked at if no row is free.
     """
     is_free = ~down.any(1)  # (K,)
     if not is_free.any():
@@ -40,7 +57,7 @@ def measure(down: Tensor, parts: Sequence[tuple[TokenTree, Encoded]]) -> None:
     if not parting:
         return
     states = torch.cat(list(parting.values()))
-    left_out = torch.stack([of_place.mean(0) for of_place in parting.values()])
+    left_out = torch.stack([alike.mean(0) for alike in parting.values()])
     least = 0.0
     known = down[~is_free]
     if not len(known):
@@ -59,16 +76,17 @@ def measure(down: Tensor, parts: Sequence[tuple[TokenTree, Encoded]]) -> None:
     down[is_free.nonzero().squeeze(1)[: len(found)]] = found
 
 
-def _parting_states(parts: Sequence[tuple[TokenTree, Encoded]]) -> dict[Place, Tensor]:
-    """(R, D) states at each place after which admissible replies part, of all forwards together."""
-    states: dict[Place, list[Tensor]] = {}
-    for tree, encoded in parts:
+def _parting_states(parts: Iterable[Read]) -> dict[tuple[int, Place], Tensor]:
+    """(R, D) states in each wording, at each place after which admissible replies part, of all forwards together."""
+    states: dict[tuple[int, Place], list[Tensor]] = {}
+    for tree, wording, encoded in parts:
         places = _places(tree)
         for parent in sorted(set(tree.parents)):
             if tree.parents.count(parent) > 1:
                 column = parent + 1
-                states.setdefault(places[column], []).append(encoded.hidden[:, column])
-    return {place: torch.cat(found) for place, found in states.items()}
+                key = (wording, places[column])
+                states.setdefault(key, []).append(encoded.hidden[:, column])
+    return {key: torch.cat(found) for key, found in states.items()}
 
 
 def _places(tree: TokenTree) -> list[Place]:

@@ -8,13 +8,14 @@ on the batch that it judged before.
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import msgspec
 import torch
 from torch import Tensor, nn
 
 from llamagym_tui.engine.learning.carrying import Seen, carried, seen_in
-from llamagym_tui.engine.learning.directions import measure
+from llamagym_tui.engine.learning.directions import KEPT_BACK, Read, measure
 from llamagym_tui.engine.learning.losses import Made, Objective, UpdateSums, deviation_k3
 from llamagym_tui.engine.learning.packing import (
     PackedRows,
@@ -27,6 +28,7 @@ from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.model.narrow import NarrowHead, RidgeCritic
 from llamagym_tui.engine.policy.earlier import EarlierSelf
 from llamagym_tui.engine.policy.policy import Policy, states_of
+from llamagym_tui.engine.policy.trajectory import Turn
 from llamagym_tui.engine.tokens.token_tree import ActionTrie
 from llamagym_tui.engine.tokens.tokenization import Opening
 
@@ -69,6 +71,8 @@ class HeadSteps:
         self._train_from(narrow.up.detach()[narrow.ids], {}, FIRST_RATE)
         self._parts: list[tuple[PackedRows, Encoded]] = []
         """The batch of the update under way, with what the trunk says of it."""
+        self._turns: list[Turn] = []
+        """Its turns, with the prompts that are only read."""
         self._prompt: str | None = None
         self._learnt: dict[str | None, Learnt] = {}
         """The other system prompts, each with its adapter and critic."""
@@ -84,6 +88,7 @@ class HeadSteps:
     def take(self, rows: Iterable[Row]) -> None:
         """Take the rows of the next update, with what the trunk says of them."""
         turns = list(rows_of_turns(rows))
+        self._turns = [row.segment.turns[0] for row in turns]
         self._seen = seen_in(turns)
         self._parts = list(self.encoded(turns))
 
@@ -93,19 +98,20 @@ class HeadSteps:
 
     def encoded(self, rows: Iterable[Row]) -> Iterator[tuple[PackedRows, Encoded]]:
         """The turns of rows that the policy chose, with what the trunk says of them, by their admissible replies."""
-        by_trie: dict[ActionTrie, dict[Opening, PackedTree]] = {}
+        by_kind: dict[tuple[ActionTrie, int], dict[Opening, PackedTree]] = {}
         for row in rows_of_turns(rows):
             turn = row.segment.turns[0]
             if not turn.is_trained:
                 continue
             trie = self.policy.trie_of(turn.actions)
             prompt = Opening(row.segment.prefix, tuple(row.segment.ids[: turn.start]))
-            packed = by_trie.setdefault(trie, {}).setdefault(prompt, PackedTree(trie.tree))
+            alike = by_kind.setdefault((trie, turn.wording), {})
+            packed = alike.setdefault(prompt, PackedTree(trie.tree))
             packed.rows.append(row)
             packed.paths.append(_paths(row, trie))
-        for trie, by_prompt in by_trie.items():
+        for (trie, wording), by_prompt in by_kind.items():
             part = collate(list(by_prompt.values()), self.narrow.up.device, is_chosen=True)
-            yield part, states_of(self.policy, list(by_prompt), trie)
+            yield replace(part, wording=wording), states_of(self.policy, list(by_prompt), trie)
 
     def train(
         self,
@@ -184,7 +190,7 @@ class HeadSteps:
     @contextmanager
     def _rows_in_place(self) -> Iterator[None]:
         """Take the rows to train out of B, and put them back; the batch's states show in which directions they see."""
-        measure(self.narrow.down, [(part.trees[0], each) for part, each in self._parts])
+        measure(self.narrow.down, self._read())
         self._include_new_tokens()
         ids = self.narrow.ids
         with torch.no_grad():
@@ -196,6 +202,17 @@ class HeadSteps:
             self.narrow.rows = None
             with torch.no_grad():
                 self.narrow.up[ids] = self._rows
+
+    def _read(self) -> Iterator[Read]:
+        """The batch's prompts, and those that are only read."""
+        for part, encoded in self._parts:
+            yield Read(part.trees[0], part.wording, encoded)
+        by_trie: dict[ActionTrie, dict[Opening, None]] = {}
+        for turn in self._turns:
+            if turn.kept_back is not None:
+                by_trie.setdefault(self.policy.trie_of(turn.actions), {})[turn.kept_back] = None
+        for trie, prompts in by_trie.items():
+            yield Read(trie.tree, KEPT_BACK, states_of(self.policy, list(prompts), trie))
 
     def _include_new_tokens(self) -> None:
         """Have a row for each token of admissible replies; those of new tokens come last, and begin at 0."""

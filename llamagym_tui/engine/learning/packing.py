@@ -88,6 +88,8 @@ class PackedRows:
     """(M, A) admissible ids, -1 where there are fewer."""
     choices: Choices | None
     """The choices that tokens make up. None: each token is a decision of its own."""
+    wording: int = 0
+    """The number of the wording of all prompts, where the states are remembered."""
 
     def encode(self, backbone: Backbone) -> Encoded:
         """A forward of the tree."""

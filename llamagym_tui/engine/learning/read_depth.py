@@ -20,8 +20,8 @@ from llamagym_tui.engine.tokens.tokenization import Opening
 
 FEWEST_LAYERS = 12
 """Layers of a model below which all of them are read: there is little to gain."""
-SHARES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0)
-"""Of a model's layers, the numbers that are compared."""
+SHARES = (0.4, 0.5, 0.6, 0.7, 0.8, 1.0)
+"""Of a model's layers, the numbers that are compared. Fewer were never seen to learn as well."""
 MOST_PROMPTS = 128
 """Distinct prompts that are read, at most."""
 MOST_TURNS = 600
@@ -88,7 +88,7 @@ def can_look(policy: Policy) -> bool:
 def depth_that_tells(policy: Policy, trajectories: Sequence[Trajectory]) -> Depth:
     """The number of layers to read, from episodes that were played at random."""
     every = len(policy.model.causal_lm.get_decoder().layers)
-    turns = _turns(trajectories)
+    turns = turns_at_prompts(trajectories)
     layers = sorted({max(1, round(share * every)) for share in SHARES})
     backbone = policy.model.backbone
     states = backbone.last_states(turns.prompts, layers, policy.on_reading)
@@ -97,7 +97,16 @@ def depth_that_tells(policy: Policy, trajectories: Sequence[Trajectory]) -> Dept
         reason = f"all {every} layers are read: the model names actions by itself ({named:.0%})"
         return Depth(None, reason, ())
     seen = explained_by_layer(layers, states, turns)
+    return depth_of(seen, rewards_vary=float(turns.reward.std()) > 0)
+
+
+def depth_of(seen: tuple[Seen, ...], *, rewards_vary: bool) -> Depth:
+    """The number of layers to read, from what each number tells; the last one is all of them."""
+    every = seen[-1].layers
     best = [max(each.explained[at] for each in seen) for at in range(len(VALUES))]
+    # Returns and observations are foretold by what an episode is like, rewards by what an action is worth.
+    if rewards_vary and best[VALUES.index("reward")] < FORETOLD:
+        return Depth(None, f"all {every} layers are read: no layer foretells the reward", seen)
     least = max(FORETOLD, max(best) / 2)
     telling = [at for at, share in enumerate(best) if share >= least]
     if not telling:
@@ -146,7 +155,7 @@ def explained_by_layer(layers: Sequence[int], states: Tensor, turns: Turns) -> t
     return tuple(found)
 
 
-def _turns(trajectories: Sequence[Trajectory]) -> Turns:
+def turns_at_prompts(trajectories: Sequence[Trajectory]) -> Turns:
     """Turns of the first episodes, up to the limits; those at prompts beyond them are left out."""
     places: dict[Opening, int] = {}
     numbers: dict[tuple[int, ...], int] = {}  # of actions, by the reply

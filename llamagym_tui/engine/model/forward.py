@@ -23,6 +23,7 @@ from transformers import (
 )
 
 from llamagym_tui.engine.model.lean import is_llama_like, read_states, states_of_layers
+from llamagym_tui.engine.model.rounded import Rounded
 from llamagym_tui.engine.model.shape import context_of
 from llamagym_tui.engine.tokens.flat_tree import flat_tree
 from llamagym_tui.engine.tokens.token_tree import ForwardLimits, TokenTree, grouped
@@ -116,7 +117,13 @@ class Backbone:
         """True if trunk and head can be called apart."""
         self.is_lean = False
         """True if forwards are of flat trees."""
+        self.rounded: Rounded | None = None
+        """Reads flat trees in bfloat16. None: they are read in the weights' own type."""
+        # An adapter on the head would magnify rounding, and is computed in the same way in all forwards.
+        whole = self.head
+        self.head = getattr(whole, "base_layer", whole)
         self._try_out()
+        self.head = whole
 
     @property
     def device(self) -> torch.device:
@@ -143,7 +150,10 @@ class Backbone:
             encoded = self.encode_rows([[tree.ids[column] for column in path] for path in paths])
             return encoded.picked(rows[None], columns[None])
         flat = flat_tree(tree, sorted(set(read)), self.device)
-        states = read_states(self.decoder, flat)  # (M, D)
+        rounded = self.rounded
+        states = (
+            read_states(self.decoder, flat) if rounded is None else rounded.read(flat)
+        )  # (M, D)
         hidden = states.new_zeros(len(tree), states.shape[-1]).index_copy(0, flat.columns, states)
         return Encoded(self.head, hidden[None])
 

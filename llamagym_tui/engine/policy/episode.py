@@ -37,8 +37,12 @@ class _Next(NamedTuple):
 class Episode:
     """One episode under one system prompt and one policy version."""
 
-    def __init__(self, policy: Policy, system_prompt: str) -> None:
+    def __init__(self, policy: Policy, system_prompt: str, wording: int = 0) -> None:
         self.policy = policy
+        self.wording = wording
+        """The number of the wording of its observations."""
+        self.kept_back: Opening | None = None
+        """The next prompt in the wording that is kept for evaluations, which is only read. None: it is not to be."""
         self.conversation: Conversation = opening(system_prompt)
         self.system_prompt = system_prompt
         self.history = policy.history
@@ -125,8 +129,11 @@ class Episode:
                 choice=reply.choice,
                 observation=self.conversation[-1]["content"],
                 actions=self._actions,
+                wording=self.wording,
+                kept_back=self.kept_back,
             )
         )
+        self.kept_back = None
         text = self.policy.chat.reply(reply.ids)
         self._said.append((self.conversation[-1]["content"], tuple(reply.ids)))
         self.conversation.append(assistant(text))

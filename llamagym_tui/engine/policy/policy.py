@@ -16,6 +16,7 @@ from torch import Tensor
 
 from llamagym_tui.engine.model.forward import FORWARD_TOKENS, Encoded
 from llamagym_tui.engine.model.narrow import NarrowHead
+from llamagym_tui.engine.model.rounded import Rounded
 from llamagym_tui.engine.model.shape import context_of
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.own_torch import own_torch
@@ -213,6 +214,21 @@ class Policy:
         self.model.keep_layers(layers)
         self.narrow.is_blank = True
         self.memory.clear()
+
+    def read_rounded(self) -> None:
+        """Read prompts in bfloat16 from now on, about what they have in common.
+
+        Raises:
+            ConfigError: more than an adapter on the head is trained, or the model is not read as a tree in float32.
+        """
+        backbone = self.model.backbone
+        is_on_processor = backbone.device.type == "cpu" and backbone.dtype == torch.float32
+        if self.narrow is None or not (backbone.is_lean and is_on_processor):
+            raise ConfigError(
+                "Prompts are read in bfloat16 only by the weights of a Llama-like model in float32, on a processor, "
+                "below an adapter on the LM head alone: leave reading=bfloat16 out."
+            )
+        backbone.rounded = Rounded(backbone.decoder)
 
     def save_pretrained(self, folder: Path) -> None:
         """Write model, value head, tokenizer and sampling settings as a folder of transformers or PEFT."""

@@ -58,6 +58,10 @@ class Turn:
     """Names of the actions that were admissible. None: those of every turn."""
     steps: int = 1
     """Environment steps that its action took; later rewards are discounted once for each."""
+    wording: int = 0
+    """The number of the wording of the observations before it."""
+    kept_back: Opening | None = None
+    """Its prompt in the wording that is kept for evaluations, which is only read. None: it is not to be."""
 
     @property
     def decision_logprobs(self) -> tuple[float, ...]:

@@ -62,6 +62,8 @@ class FlatTree(NamedTuple):
 
     ids: Tensor
     """(N,) in preorder."""
+    before: Tensor
+    """(N,) id of the token before each on its path; -1: it is the first."""
     positions: Tensor
     """(N,) tokens before each on its path: its rotary position."""
     every: Queries
@@ -89,6 +91,7 @@ def flat_tree(tree: TokenTree, read: Sequence[int], device: torch.device) -> Fla
     places = places[order]
     return FlatTree(
         ids=torch.from_numpy(ids).to(device),
+        before=torch.from_numpy(np.where(parents == ROOT, -1, ids[parents])).to(device),
         positions=torch.from_numpy(positions).to(device),
         every=_queries(np.arange(len(at)), ends, positions, parents, device),
         read=torch.from_numpy(places).to(device),

@@ -37,6 +37,7 @@ class Owner(Protocol):
     is_drawing: bool
     max_turns: int
     system_prompt: str
+    wording: int | None
 
 
 class Move(NamedTuple):
@@ -84,9 +85,10 @@ class EnvSlot:
     def is_watched(self) -> bool:
         return self.rollout.spectator.env == self.index
 
-    def reset(self, counts: EpisodeCounts, seed: int) -> None:
-        """Reset the environment for another episode. Raises EpisodeFault."""
+    def reset(self, counts: EpisodeCounts, seed: int, wording: int = 0) -> None:
+        """Reset the environment for another episode, in a wording of the agent's. Raises EpisodeFault."""
         self.counts = counts
+        self.game.wording = wording
         self.others = []
         self._seed = seed
         self.game.reset(seed)
@@ -118,7 +120,7 @@ class EnvSlot:
         """
         rollout = self.rollout
         self._look()
-        episode = Episode(rollout.policy, rollout.system_prompt)
+        episode = Episode(rollout.policy, rollout.system_prompt, self.game.wording)
         try:
             episode.require_fit(*self.shown)
         except PromptTooLongError as error:
@@ -127,6 +129,7 @@ class EnvSlot:
                 "them, or take a model with a longer context."
             ) from error
         self.episode = episode
+        self._word_kept_back()
         self._show(
             events.EpisodeStarted(
                 episode=self.counts.number,
@@ -137,6 +140,21 @@ class EnvSlot:
         )
         self.draw()
         self._show_observation()
+
+    def _word_kept_back(self) -> None:
+        """Have the next prompt read in the wording kept for evaluations, too, as often as others are played.
+
+        A prompt with earlier turns is not, as no turn is played in that wording.
+        """
+        wordings = len(self.rollout.agent.wordings)
+        if self.rollout.wording is not None or self.counts.number % wordings:
+            return
+        episode = self.under_way
+        if episode.turns == 0 or episode.history == 0:
+            prompt = episode.prompt_for(self.game.words(wordings))
+            tokens = len(prompt.prefix) + len(prompt.rest)
+            if episode.policy.fits(tokens, episode.policy.trie_of(self.shown.actions)):
+                episode.kept_back = prompt
 
     def _look(self) -> None:
         """Word the state; the policy knows the replies that name its actions then."""
@@ -228,6 +246,7 @@ class EnvSlot:
         if why := self._cut_off():
             self.rollout.notices.of_cut(why)
             return self._finish("truncated")
+        self._word_kept_back()
         self._show_observation()
         return None
 

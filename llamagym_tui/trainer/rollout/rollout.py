@@ -21,7 +21,7 @@ from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.choices import OfferedAction, choices
 from llamagym_tui.game.drawing import draws
-from llamagym_tui.game.environment import EnvMaker, episode_seed, turn_limit
+from llamagym_tui.game.environment import EnvMaker, drawn_wording, episode_seed, turn_limit
 from llamagym_tui.game.game import EpisodeFault, Game
 from llamagym_tui.game.observed import names_by_turn
 from llamagym_tui.protocol import events
@@ -110,6 +110,8 @@ class Rollout:
         """Environment steps since the run began."""
         self.started = 0
         """Number of the next episode."""
+        self.wording: int | None = 0
+        """The agent's wording of the episodes that begin from now on. None: each draws one, and never the last."""
         self.system_prompt = agent.get_system_prompt()
         """The system prompt of the episodes that begin from now on."""
         self.prompt_version = 0
@@ -305,10 +307,14 @@ class Rollout:
             counts = EpisodeCounts(
                 mode=self.mode, prompt_version=self.prompt_version, number=self.started
             )
-            seed = episode_seed(self.seed, self.group_of(self.started))
+            group = self.group_of(self.started)
+            seed = episode_seed(self.seed, group)
+            wording = self.wording
+            if wording is None:
+                wording = drawn_wording(self.seed, group, len(self.agent.wordings))
             self.started += self.ranks.size  # the others have the numbers between
             with self._dropped_if_faulty(slot):
-                slot.reset(counts, seed)
+                slot.reset(counts, seed, wording)
         for slot in self._after_others(fresh):
             with self._dropped_if_faulty(slot):
                 slot.begin()

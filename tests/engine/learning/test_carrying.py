@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import msgspec
 import pytest
 import torch
 
-from llamagym_tui.engine.learning.carrying import MOST, MOST_MARGIN, carried, seen_in
+from llamagym_tui.engine.learning.carrying import MOST, MOST_MARGIN, Seen, carried, seen_in
+from llamagym_tui.engine.learning.directions import KEPT_BACK
 from llamagym_tui.engine.learning.packing import batch_rows
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.policy.policy import Policy, states_of
@@ -82,3 +86,31 @@ def test_observations_are_kept_once_and_not_without_end(tokenizer, monkeypatch) 
     assert len(seen_in(rows)) == len(OBSERVATIONS) < MOST
     monkeypatch.setattr("llamagym_tui.engine.learning.carrying.MOST", 7)
     assert len(seen_in(rows)) == 7
+
+
+def test_under_a_new_prompt_the_mean_of_each_wording_is_left_out(tokenizer) -> None:
+    policy, _ = learnt(tokenizer)
+    told = ("You see {}.", "There is {} here.", "Now {} is seen.")
+    seen = []
+    for wording, words in zip((0, 1, KEPT_BACK), told, strict=True):
+        prompts = [policy.chat.opening(BEFORE, words.format(each)) for each in range(20)]
+        seen += [Seen(None, prompt.rest, wording) for prompt in prompts]
+    found = carried(policy, seen, (BEFORE, AFTER))
+    assert found is not None
+    parting = next(iter(policy.trie.partings)) + 1
+    for words in told:
+        prompts = [policy.chat.opening(AFTER, words.format(each)) for each in range(20)]
+        mean = states_of(policy, prompts, policy.trie).hidden[:, parting].mean(0)
+        assert (found.down[1:] @ mean).abs().max() < 1e-3
+
+
+def test_what_a_batch_saw_is_kept_with_its_wordings_and_an_older_record_is_read(tokenizer) -> None:
+    policy = head_policy(tokenizer)
+    (trajectory,) = play(policy, 1)
+    segment = trajectory.segments[0]
+    prompt = policy.chat.opening(BEFORE, "Kept back.")
+    segment.turns[0] = replace(segment.turns[0], wording=1, kept_back=prompt)
+    seen = seen_in(batch_rows([trajectory]))
+    rest = tuple(segment.ids[: segment.turns[0].start])
+    assert seen == [Seen(None, rest, 1), Seen(None, prompt.rest, KEPT_BACK)]
+    assert msgspec.json.decode(b"[null, [4, 5]]", type=Seen) == Seen(None, (4, 5), 0)

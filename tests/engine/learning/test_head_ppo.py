@@ -10,12 +10,12 @@ import torch
 from msgspec.structs import replace
 
 from llamagym_tui.engine.learning.checkpoint import load_checkpoint, save_checkpoint
-from llamagym_tui.engine.learning.directions import measure
+from llamagym_tui.engine.learning.directions import Read, measure
 from llamagym_tui.engine.learning.packing import batch_rows
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.episode import Episode
-from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.policy import Policy, states_of
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.settings import GenerationConfig, LoraConfig, PPOConfig
@@ -101,8 +101,8 @@ def test_directions_that_later_batches_show_are_taken_up_and_the_policy_stays(to
     assert first.any(1).tolist() == [True] * 3 + [False] * 5
     before = (narrow.up @ narrow.down).detach()
     rows = batch_rows(play(policy))
-    trees = [(part.trees[0], encoded) for part, encoded in learner.steps.encoded(rows)]
-    measure(narrow.down, trees)
+    read = [Read(part.trees[0], 0, encoded) for part, encoded in learner.steps.encoded(rows)]
+    measure(narrow.down, read)
     assert torch.equal(narrow.down[:3], first[:3])
     assert narrow.down.any(1).sum() > 4
     assert torch.equal((narrow.up @ narrow.down).detach(), before)
@@ -266,3 +266,29 @@ def test_a_saved_head_is_an_adapter_that_peft_reads(tokenizer, tmp_path) -> None
     assert torch.allclose(
         again(input_ids=ids).logits, policy.model.pretrained_model(input_ids=ids).logits, atol=1e-5
     )
+
+
+def test_the_mean_of_each_wording_is_in_no_direction_and_the_kept_back_one_is_not_trained_on(
+    tokenizer,
+) -> None:
+    policy = head_policy(tokenizer)
+    told = ("You see {}.", "There is {} here.", "Now {} is seen.")
+    batch = []
+    for number in range(len(OBSERVATIONS)):
+        for wording in range(2):
+            episode = Episode(policy, "Play.", wording)
+            episode.kept_back = policy.chat.opening("Play.", told[2].format(number))
+            (reply,) = Sampler(policy).reply([episode.observe(told[wording].format(number))])
+            episode.reply(reply)
+            episode.reward(float(number % 2))
+            batch.append(episode.finish("terminated"))
+    assert head_learner(policy).update(batch).turns == 2 * len(OBSERVATIONS)
+    parting = next(iter(policy.trie.partings)) + 1
+    means = []
+    for words in told:
+        prompts = [policy.chat.opening("Play.", words.format(each)) for each in range(20)]
+        means.append(states_of(policy, prompts, policy.trie).hidden[:, parting].mean(0))
+    constant, *others = policy.narrow.down.detach()
+    assert constant.any()
+    seen = torch.stack(means) @ torch.stack(others).T
+    assert seen.abs().max() < 1e-3

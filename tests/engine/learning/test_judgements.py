@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from operator import eq
+from statistics import median
+from typing import Any
 
 import pytest
 import torch
@@ -12,9 +15,11 @@ from llamagym_tui.engine.learning.judgements import (
     PRECISION,
     Belief,
     Judgement,
+    certainty,
     choose,
     fit,
     lens_of,
+    ruled_out,
     sort,
 )
 from llamagym_tui.engine.sorter import Sorter
@@ -57,16 +62,18 @@ def test_a_certain_belief_chooses_the_higher_score() -> None:
 def test_what_was_ruled_out_is_never_sorted_so_and_a_label_is_certain() -> None:
     belief = Belief(torch.tensor([[0.0], [1.0], [2.0]]), torch.zeros(3, 1, 1))
     judgements = [Judgement(0, shown=2, label=None), Judgement(1, shown=2, label=0)]
-    found = sort(belief, torch.ones(3, 1), judgements, generator())
-    assert found.actions.tolist() == [1, 0, 2]
-    assert found.certainty.tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1]]
+    wrong = ruled_out(judgements, 3, 3)
+    assert wrong.tolist() == [[False, False, True], [False, True, True], [False, False, False]]
+    assert sort(belief, torch.ones(3, 1), wrong).tolist() == [1, 0, 2]
+    shares = certainty(belief, torch.ones(3, 1), wrong, generator())
+    assert shares.tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1]]
 
 
 def test_certainty_is_shared_before_any_judgement() -> None:
     belief = fit(torch.ones(1, 1), [], 2)
-    (certainty,) = sort(belief, torch.ones(1, 1), [], generator()).certainty
-    assert certainty.sum() == 1
-    assert 0.25 < certainty[0] < 0.75
+    (shares,) = certainty(belief, torch.ones(1, 1), ruled_out([], 1, 2), generator())
+    assert shares.sum() == 1
+    assert 0.25 < shares[0] < 0.75
 
 
 def test_items_that_do_not_differ_have_the_constant_feature_alone() -> None:
@@ -100,10 +107,38 @@ def test_thumbs_teach_what_nobody_judged() -> None:
         assert shown is not None
         sorter.judge(shown.action if shown.action == kinds[shown.item] else None)
     rest = range(30, 90)
-    right = sum(int(sorter.sorting.actions[item]) == kinds[item] for item in rest)
+    right = sum(int(sorter.chosen[item]) == kinds[item] for item in rest)
     assert right >= 57
     assert sorter.score().judged == 30
     assert sum(sorter.unjudged_by_action()) == 60
+
+
+class Watched(Sorter):
+    """Looks at each item at the moment when it is shown, as another thread could."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        assert name != "shown" or value is None or len(value.certainties) == len(self.actions)
+        super().__setattr__(name, value)
+
+
+def test_an_item_is_shown_with_its_certainties_at_once() -> None:
+    items, states, _ = points(90)
+    sorter = Watched(items, ["a", "b", "c"])
+    read(sorter, states)
+    sorter.judge(None)
+    assert sorter.shown is not None
+
+
+def test_a_judgement_among_ten_thousand_items_takes_some_milliseconds() -> None:
+    items, states, kinds = points(10_000)
+    sorter = Sorter(items, ["a", "b", "c"])
+    read(sorter, states)
+    took = []
+    for item in range(21):
+        before = time.thread_time()
+        sorter.judge(kinds[item])
+        took.append(time.thread_time() - before)
+    assert median(took) <= 0.03
 
 
 def test_a_judgement_that_is_taken_back_leaves_no_trace() -> None:
@@ -123,5 +158,5 @@ def test_the_names_of_the_actions_sort_before_any_judgement() -> None:
     sorter = Sorter(items, ["a", "b", "c"])
     of_text = dict(zip([*items, "a", "b", "c"], [*states, *(3 * torch.eye(8)[:3])], strict=True))
     sorter.read_all(lambda texts: torch.stack([of_text[text] for text in texts]))
-    found = sorter.sorting.actions.tolist()
+    found = sorter.chosen.tolist()
     assert sum(map(eq, found, kinds)) >= 27

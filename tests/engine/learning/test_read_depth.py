@@ -3,7 +3,7 @@
 import torch
 
 from llamagym_tui.engine.learning import foretelling
-from llamagym_tui.engine.learning.read_depth import Turns, explained_by_layer
+from llamagym_tui.engine.learning.read_depth import Seen, Turns, depth_of, explained_by_layer
 from llamagym_tui.engine.tokens.tokenization import Opening
 
 PROMPTS = 80
@@ -41,6 +41,20 @@ def test_a_reward_that_never_varies_is_explained_by_no_layer() -> None:
     seen = explained_by_layer(LAYERS, states, turns._replace(reward=constant, to_come=constant))
 
     assert {each.explained for each in seen} == {(0.0, 0.0, 0.0)}
+
+
+def test_the_fewest_layers_are_read_that_tell_nine_tenths_of_what_the_best_ones_tell() -> None:
+    seen = (Seen(4, (0.4, 0.89, 0.0)), Seen(6, (0.36, 0.9, 0.0)), Seen(10, (0.3, 1.0, 0.0)))
+    assert (
+        depth_of(seen, rewards_vary=True).layers == 6
+    )  # 4 tell 0.89 of the return, 10 tell 0.75 of the reward
+    assert depth_of(seen[::2], rewards_vary=True).layers is None
+
+
+def test_all_layers_are_read_where_rewards_vary_and_none_foretells_them() -> None:
+    seen = (Seen(4, (0.04, 0.9, 0.9)), Seen(10, (0.0, 0.9, 0.9)))
+    assert depth_of(seen, rewards_vary=True).layers is None
+    assert depth_of(seen, rewards_vary=False).layers == 4
 
 
 def test_values_are_foretold_from_other_folds_alone() -> None:

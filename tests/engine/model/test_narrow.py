@@ -115,3 +115,14 @@ def test_a_merged_head_is_untied_from_the_embeddings_and_gives_the_same_logits(t
         merged.save_pretrained(tmp_path)
         again = LlamaForCausalLM.from_pretrained(tmp_path)
         assert torch.allclose(again(input_ids=ids).logits, wanted, atol=1e-5)
+
+
+def test_an_adapter_that_magnifies_rounding_leaves_the_flat_forward_in_use() -> None:
+    adapted = with_adapter(tiny_llama(64), LoraConfig(layers="head", r=6))
+    head = NarrowHead(adapted.get_base_model().get_output_embeddings())
+    with torch.no_grad():
+        head.down.normal_(std=1e4)
+        head.up.normal_()
+    backbone = Backbone(adapted.get_base_model())
+    assert backbone.is_lean
+    assert backbone.head is adapted.get_base_model().get_output_embeddings()
