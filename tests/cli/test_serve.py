@@ -184,6 +184,22 @@ async def test_an_app_ends_with_its_socket_and_makes_room():
         assert await status(client, f"{base}/{token}/") == 200
 
 
+async def test_a_server_that_ends_closes_its_sockets_and_their_apps():
+    server = serve.Server([], host="127.0.0.1", port=0, sessions=1)
+    async with (
+        ClientSession() as client,
+        TestServer(server.application(), host="127.0.0.1") as running,
+    ):
+        base = f"http://127.0.0.1:{running.port}"
+        socket = await client.ws_connect(f"{base}/{server.token}/ws", headers={"Origin": base})
+        pid = int((await socket.receive_bytes()).split()[1])
+        async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+            tasks.create_task(running.close())
+            async for _ in socket:  # ends when the socket is closed
+                pass
+        await until(lambda: not is_there(pid))
+
+
 @asynccontextmanager
 async def a_class(folder: Path) -> AsyncIterator[tuple[str, Classroom]]:
     """The address of a class of three, whose seats are `APP`."""

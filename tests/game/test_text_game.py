@@ -11,6 +11,7 @@ from typing import Any
 import gymnasium
 import pytest
 
+from llamagym_tui import user_files
 from llamagym_tui.agents.textworld import TextWorldAgent
 from llamagym_tui.game import text_game
 from llamagym_tui.game.environment import make_env, turn_limit
@@ -100,6 +101,14 @@ def test_a_game_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert text_game.made("tw-simple", {**SETTINGS, "test": False}) == made
     with pytest.raises(TypeError):  # another one would be made
         text_game.made("tw-simple", {**SETTINGS, "seed": 2})
+
+
+def test_what_a_crash_left_of_a_game_is_removed() -> None:
+    made = text_game.made("tw-simple", SETTINGS)
+    left = user_files.draft_folder(made.parents[1])
+    text_game.made("tw-simple", SETTINGS)
+    assert made.exists()
+    assert not left.exists()
 
 
 def test_what_an_observation_has_and_what_is_offered() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.settings import (
@@ -26,6 +27,7 @@ from llamagym_tui.settings import (
     with_final_values,
 )
 from llamagym_tui.settings.typed import assigned, merged, takes, typed_value
+from tests import fakes
 
 CONFIG = RunConfig(agent="blackjack", run_dir="r", n_envs=16, ppo=PPOConfig(lr=1e-3, lr_final=1e-4))
 
@@ -126,6 +128,7 @@ def test_typed_words_become_what_their_settings_take() -> None:
         ("n_envs", "a whole number from 1"),
         ("generation.policy", "generate or score"),
         ("ppo.target_kl", "a number above 0 or none"),
+        ("ppo.correct_spread", "true or false"),
     ],
 )
 def test_what_a_setting_takes_is_told_where_it_is_refused(name: str, words: str) -> None:
@@ -150,6 +153,14 @@ def test_a_mistake_gets_a_sentence_that_names_it(assignment: str, sentence: str)
     with pytest.raises(ConfigError) as error:
         assigned([assignment])
     assert sentence in str(error.value)
+
+
+def test_the_standard_error_of_a_batch_counts_what_shared_seeds_leave() -> None:
+    # Deviations of 2 over 17 episodes: 2 / sqrt(16), and twice that where seeds make it a quarter as telling.
+    batch = replace(fakes.STATS, episodes=17, return_std=2.0, design_effect=1.0)
+    assert batch.return_stderr == 0.5
+    assert replace(batch, design_effect=4.0).return_stderr == 1.0
+    assert replace(batch, episodes=1).return_stderr == 0.0
 
 
 def test_what_is_above_counts_section_by_section() -> None:

@@ -141,6 +141,15 @@ def test_the_recent_mean_is_of_exactly_the_last_thousand_returns():
     assert (len(state.recent), state.recent[0], state.recent[-1]) == (RECENT, 0.0, 0.5)
 
 
+def test_the_recent_mean_is_wider_by_the_root_of_the_design_effect():
+    counted = fakes.counted([1.0, -1.0, -1.0, -1.0], 4)  # a variance of 1 over 4 episodes
+    state = started(counted)
+    assert state.recent_mean == pytest.approx((-0.5, 0.5, 4))
+    stats = structs.replace(fakes.STATS, design_effect=9.0)
+    state = started(counted, UpdateFinished(update=1, episodes=4, stats=stats))
+    assert state.recent_mean == pytest.approx((-0.5, 1.5, 4))
+
+
 def test_a_resumed_run_takes_its_curve_back_to_the_checkpoint():
     lost = trainer_lost(
         started(fakes.counted([1.0] * 10, 10), ModeChanged(mode="inference")), "The trainer died."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import msgspec
@@ -129,6 +130,28 @@ def test_a_pause_holds_still_until_it_is_over(tmp_path: Path) -> None:
     )
     between = [type(event) for event in stage.events[paused + 1 : resumed]]
     assert between == [ModeChanged, PromptChanged]
+    assert stage.of(RunFinished)[0].episodes == 6
+
+
+def test_a_paused_session_sleeps_until_a_command_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path, episodes=6)
+    stage.script = {2: [Pause()]}
+    # From outside, so that a session that never sleeps comes to its end, too.
+    waker = Timer(0.5, stage.command_queue.put, [Resume()])
+    wait = stage.session.inbox.wait
+    slept: list[float | None] = []
+
+    def watched_wait(timeout_s: float | None = None) -> None:
+        slept.append(timeout_s)
+        wait(timeout_s)
+
+    monkeypatch.setattr(stage.session.inbox, "wait", watched_wait)
+    waker.start()
+    stage.session.run()
+    waker.join()
+    assert slept == [None]
     assert stage.of(RunFinished)[0].episodes == 6
 
 

@@ -258,9 +258,11 @@ def test_an_evaluation_plays_on_seeds_that_its_run_does_not_see(make_policy, mon
     trained = set(seeds)
     seeds.clear()
     options = {"episodes": 8, "greedy": True, "system_prompt": "Count."}
+    ended: list[int] = []
     builders.evaluate(
-        CountAgent(), policy, **options, should_stop=lambda: False, progress=lambda done: None
+        CountAgent(), policy, **options, should_stop=lambda: False, progress=ended.append
     )
+    assert ended[-1] == 8
     assert len(trained) == len(set(seeds)) == 8
     assert not trained & set(seeds)
 
