@@ -1,4 +1,4 @@
-"""Every link inside the project leads to a file, and to a heading, that there is."""
+"""Every link inside the project leads to a file, and to a heading, that there is; so does every file that is named."""
 
 from __future__ import annotations
 
@@ -58,3 +58,14 @@ def test_the_site_names_pages_that_there_are() -> None:
     named = [line.split(": ")[1] for line in lines if re.fullmatch(r"  - .*: .*\.md", line)]
     assert "README.md" in named
     assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
+PLACES = ("", "llamagym_tui", "llamagym_tui/engine")
+"""Folders from which documents name files of Python."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_file_that_a_document_names_is_there(page: Path) -> None:
+    named = re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", page.read_text(encoding="utf-8"))
+    gone = [name for name in named if not any((ROOT / place / name).exists() for place in PLACES)]
+    assert gone == []
