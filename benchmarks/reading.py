@@ -91,7 +91,7 @@ def judged(policy: Policy) -> Iterator[str]:
     others = like(own, book, set(STATES) - KEPT_BACK)
     best_guess = expected_return(lambda state: float(own[state] > 0.5))
     yield (
-        f"like the book {kept_back:.3f} of hands kept back, {others:.3f} of the others; "
+        f"like basic strategy {kept_back:.3f} of hands kept back, {others:.3f} of the others; "
         f"greedy {best_guess:+.4f}, sampled {expected_return(own.__getitem__):+.4f}"
     )
 
@@ -105,7 +105,7 @@ def reworded(policy: Policy) -> Iterator[str]:
         found = hit_probabilities(policy, AGENT.get_system_prompt(), told=told)
         sampled = expected_return(found.__getitem__)
         yield (
-            f"wording {wording + 1}: like the book {like(found, book, STATES):.3f}, sampled {sampled:+.4f}"
+            f"wording {wording + 1}: like basic strategy {like(found, book, STATES):.3f}, sampled {sampled:+.4f}"
         )
 
 
