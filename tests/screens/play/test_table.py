@@ -50,6 +50,7 @@ async def test_the_table_opens_while_the_model_loads_and_saves_what_is_played(ma
         await stands_still(pilot)
         await pilot.click("#play-choices", offset=(5, 1))
         await sees(pilot, "The episode is over")
+        await sees(pilot, "2 episodes saved to")
         await pilot.press("escape")
     demo, _ = demo_files.read(path)
     assert (demo.agent, demo.source, demo.seed, demo.recorded_at) == (
