@@ -120,9 +120,10 @@ class Progress:
         self.show(f"{episodes:,} of {counted(self._episodes or 0, 'episode')}")
 
     def take(self, event: events.Event) -> None:
+        is_play = isinstance(event, events.PhaseChanged) and event.phase == "rolling_out"
+        if is_play and self._began_at is None:
+            self._began_at = self._clock()
         match event:
-            case events.PhaseChanged(phase="rolling_out") if self._began_at is None:
-                self._began_at = self._clock()
             case events.PhaseChanged(phase="loading" | "warm_starting"):
                 self.stage(event.detail)
             case events.PhaseChanged() if event.detail:

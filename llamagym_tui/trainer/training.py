@@ -221,12 +221,13 @@ def finds_depth(session: SessionBase, batch: Sequence[Trajectory]) -> bool:
     if not session.policy.plays_at_random:
         return False
     session.policy.plays_at_random = False
-    found = depth_that_tells(session.policy, batch)
+    turns = turns_at_prompts(batch)
+    found = depth_that_tells(session.policy, turns)
     if found.layers is not None:
         session.policy.read_from(found.layers)
     measured = {"read_depth": Measured(found.layers or "all", found.reason)}
     if session.config.reading == "auto" and session.config.dtype is None:
-        reading = fastest_reading(session.policy, turns_at_prompts(batch).prompts)
+        reading = fastest_reading(session.policy, turns.prompts)
         if reading is not None:
             measured["reading"] = Measured(reading.kind, reading.reason)
     _take_measured(session, measured)

@@ -71,8 +71,8 @@ class HeadSteps:
         self._train_from(narrow.up.detach()[narrow.ids], {}, FIRST_RATE)
         self._parts: list[tuple[PackedRows, Encoded]] = []
         """The batch of the update under way, with what the trunk says of it."""
-        self._turns: list[Turn] = []
-        """Its turns, with the prompts that are only read."""
+        self._only_read: list[Turn] = []
+        """Its turns with a prompt that is only read."""
         self._prompt: str | None = None
         self._learnt: dict[str | None, Learnt] = {}
         """The other system prompts, each with its adapter and critic."""
@@ -88,7 +88,8 @@ class HeadSteps:
     def take(self, rows: Iterable[Row]) -> None:
         """Take the rows of the next update, with what the trunk says of them."""
         turns = list(rows_of_turns(rows))
-        self._turns = [row.segment.turns[0] for row in turns]
+        firsts = [row.segment.turns[0] for row in turns]
+        self._only_read = [turn for turn in firsts if turn.kept_back is not None]
         self._seen = seen_in(turns)
         self._parts = list(self.encoded(turns))
 
@@ -208,9 +209,9 @@ class HeadSteps:
         for part, encoded in self._parts:
             yield Read(part.trees[0], part.wording, encoded)
         by_trie: dict[ActionTrie, dict[Opening, None]] = {}
-        for turn in self._turns:
-            if turn.kept_back is not None:
-                by_trie.setdefault(self.policy.trie_of(turn.actions), {})[turn.kept_back] = None
+        for turn in self._only_read:
+            assert turn.kept_back is not None, "looked at above"
+            by_trie.setdefault(self.policy.trie_of(turn.actions), {})[turn.kept_back] = None
         for trie, prompts in by_trie.items():
             yield Read(trie.tree, KEPT_BACK, states_of(self.policy, list(prompts), trie))
 

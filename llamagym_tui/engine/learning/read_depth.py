@@ -85,10 +85,9 @@ def can_look(policy: Policy) -> bool:
 
 
 @torch.no_grad()
-def depth_that_tells(policy: Policy, trajectories: Sequence[Trajectory]) -> Depth:
-    """The number of layers to read, from episodes that were played at random."""
+def depth_that_tells(policy: Policy, turns: Turns) -> Depth:
+    """The number of layers to read, from turns that were played at random."""
     every = len(policy.model.causal_lm.get_decoder().layers)
-    turns = turns_at_prompts(trajectories)
     layers = sorted({max(1, round(share * every)) for share in SHARES})
     backbone = policy.model.backbone
     states = backbone.last_states(turns.prompts, layers, policy.on_reading)
