@@ -140,7 +140,7 @@ class RunStore:
             self.run_dir.rmdir()
 
     def check(self, config: RunConfig) -> None:
-        """Raises what `create` raises if a process has the folder, or its run and a configuration do not go together."""
+        """Raises what `create` raises if a process has the folder, or its run and the settings do not go together."""
         if is_held(self.run_dir):
             raise _in_use(self.run_dir)
         if not config.resume:
