@@ -161,12 +161,11 @@ def _computed_once(file_name: str, reader: Any, notify: Callable[[str], None]) -
             notify(f"converting {file_name}: {number} of {total} tensors")
         return own(*tensor)
 
-    instead = {
-        "GGUFReader": lambda path: reader,
-        "get_tensor_name_map": cache(gguf.get_tensor_name_map),
-        "dequantize": dequantize,
-    }
-    with patch.multiple(gguf, **instead):
+    with (
+        patch.object(gguf, "GGUFReader", lambda path: reader),
+        patch.object(gguf, "get_tensor_name_map", cache(gguf.get_tensor_name_map)),
+        patch.object(gguf, "dequantize", dequantize),
+    ):
         yield
 
 
