@@ -152,6 +152,7 @@ class EventLog:
         """Flush and close; a second call does nothing. Raises OSError if not everything could be written."""
         if self._file.closed:
             return
+        self._write(self._maps.take_last())
         self.flush()
         self._file.close()
         if self._waiting:
