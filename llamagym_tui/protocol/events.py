@@ -331,6 +331,7 @@ class PolicyMapped(Event, frozen=True, kw_only=True):
     shares: list[list[float]]
     """For each state, panel by panel and row by row, the probability of each action's canonical reply; where replies
     are sampled, the rest to 1 are other replies."""
+    value: float | None = None
 
 
 class PaceChanged(Event, frozen=True, kw_only=True):

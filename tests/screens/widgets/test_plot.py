@@ -61,7 +61,7 @@ def test_labels_of_the_x_axis_stand_apart_under_their_places(width: int, labels:
 
 def test_the_band_is_around_the_curve_and_a_mark_in_its_column():
     points = [(float(x), 0.0) for x in range(11)]
-    drawing = Drawing([Curve(points)], [0.5] * 11, [Level(-1.0, BOUND), Level(1.0, BOUND)], [5.0])
+    drawing = Drawing([Curve(points)], [0.5] * 11, [Level(-1.0, BOUND), Level(1.0, BOUND)], [(5.0, "v1")])
     rows = text_of(drawing, 24, 12)
     assert [number for number, row in enumerate(rows) if "░" in row] == [3, 4, 6, 7]
     assert "⠤⠤" in rows[5]
@@ -78,7 +78,7 @@ def test_whatever_the_room_and_the_values_are_a_chart_fills_it(width: int, heigh
         for last in (1.0, 1e12):
             points = [(0.0, value), (last, -value)]
             levels = [Level(value, BOUND, "optimal")]
-            drawing = Drawing([Curve(points)], [abs(value)] * 2, levels, [last])
+            drawing = Drawing([Curve(points)], [abs(value)] * 2, levels, [(last, "a change")])
             rows = chart_rows(drawing, width, height)
             assert len(rows) == height
 
