@@ -1,9 +1,9 @@
-"""An agent whose environment has a table of its transitions, so that the best actions in each state can be computed."""
+"""An agent whose environment has a table of its transitions: its best actions and a policy's mean return are exact."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from llamagym_tui.agent import Agent, best_actions
+from llamagym_tui.agent import Agent, best_actions, exact_return
 
 
 class TabularAgent(Agent):
@@ -20,3 +20,6 @@ class TabularAgent(Agent):
     def first_actions(self, observation: Any) -> Sequence[int]:
         """All best actions; empty if no action is better than another."""
         return best_actions(self.env_id, self.discount, **self.env_kwargs)[int(observation)]
+
+    def mean_return(self, shares: Mapping[Any, Sequence[float]], turns: int) -> float | None:
+        return exact_return(self.env_id, shares, turns, **self.env_kwargs)

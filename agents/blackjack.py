@@ -1,13 +1,17 @@
 """Blackjack-v1: beat the dealer without going over 21."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llamagym_tui.agent import Agent, Drawing, Panel, Piece, PolicyMap
+from llamagym_tui.agents._exact_blackjack import STATES, expected_return
 
 BACK = "░░"
 """A card that lies face down."""
 APART = 5
 """Cells between the two hands, at least."""
+LONGEST = 20
+"""Turns of a hand that nothing cuts off, at most: from 2 aces up to 21, an ace at a time."""
 
 
 def _hand(observation: Any) -> tuple[int, str, bool]:
@@ -131,6 +135,13 @@ class BlackjackAgent(Agent):
             hands = [[(total, card, ace) for card in dealer] for total in totals]
             panels.append(Panel(title, rows, columns, hands, "your total", "dealer shows"))
         return PolicyMap(panels, action=1, like="basic strategy", noun="hands")
+
+    def mean_return(self, shares: Mapping[Any, Sequence[float]], turns: int) -> float | None:
+        """Exact, by dynamic programming; None under the rules ``natural`` and ``sab``, which pay otherwise."""
+        has_other_rules = self.env_kwargs.get("natural") or self.env_kwargs.get("sab")
+        if has_other_rules or turns < LONGEST or not shares.keys() >= set(STATES):
+            return None
+        return expected_return(lambda hand: shares[hand][1])
 
 
 def _face(card: int) -> str:

@@ -58,6 +58,9 @@ class FrozenLakeMapsAgent(FrozenLakeAgent):
         rows, _, _ = self.seen(observation)
         return best_actions("FrozenLake-v1", desc=rows, is_slippery=False)[int(observation[1])]
 
+    def mean_return(self, shares: Mapping[Any, Sequence[float]], turns: int) -> None:
+        """Unknown: the policy map has some of the lakes only."""
+
     def maps(self) -> Mapping[str, Rows]:
         """Three lakes that training never meets."""
         return {f"lake {number}": rows for number, rows in enumerate(SHOWN, start=1)}

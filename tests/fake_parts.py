@@ -210,6 +210,7 @@ class Rollout:
         self.prompt_version = -1
         self.started = 0
         self.batch_turns = 0
+        self.max_turns = 1
         self.cuts_episodes = False
         self.group_size = 1
         self.n_envs = 2

@@ -166,6 +166,20 @@ class AgentBase(ABC):
         """
         return None
 
+    def mean_return(self, shares: Mapping[Any, Sequence[float]], turns: int) -> float | None:
+        """The exact mean return of a policy that is sampled; None (the default): it is not known.
+
+        It is computed, and not played. Define it where the transitions of the environment are known and the policy map
+        has every state in which an action is taken. With Gymnasium's toy text, whose environments have a table ``P``,
+        it is `exact_return`.
+
+        Args:
+            shares: probability of each action by the state of the policy map, which has to be hashable. Replies that
+                name no action count as `fallback_action`.
+            turns: after which an episode is cut off.
+        """
+        return None
+
     def read(self, reply: str) -> ActionReading:
         """The action that `extract_action` finds in a reply, and how it was found; a failure is a reading, too.
 

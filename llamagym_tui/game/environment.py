@@ -6,8 +6,6 @@ import math
 import random
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import closing
-from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +32,6 @@ POLICY = "policy"
 """Its value where the other player is no part of the environment."""
 SELF = "self"
 """Its value, as a person gives it, where the other player is an earlier self."""
-MOST_SWEEPS = 1_000
-"""Sweeps of value iteration, at most."""
 TURNS_WITHOUT_LIMIT = 200
 """Most turns of an episode if neither the environment nor the run has a limit."""
 
@@ -221,44 +217,6 @@ def decisions(space: Any) -> list[range] | None:
     if math.prod(sizes) > MOST_COMBINATIONS:
         return None
     return [range(start, start + size) for start, size in zip(starts, sizes, strict=True)]
-
-
-def best_actions(env_id: str, discount: float = 0.99, **env_kwargs: Any) -> list[list[int]]:
-    """All best actions in each state of an environment with a table `P` of its transitions, as of Gymnasium's toy text.
-
-    Where no action is better than another, there are none.
-    """
-    hashable = {key: tuple(v) if isinstance(v, list) else v for key, v in env_kwargs.items()}
-    return _best_actions(env_id, discount, tuple(hashable.items()))
-
-
-@lru_cache(64)
-def _best_actions(
-    env_id: str, discount: float, env_kwargs: tuple[tuple[str, Any], ...]
-) -> list[list[int]]:
-    """The same, by value iteration."""
-    import numpy as np
-
-    with closing(make_env(env_id, dict(env_kwargs))) as env:
-        table = env.unwrapped.P  # type: ignore[attr-defined]
-    rewards = np.zeros((len(table), len(table[0])))
-    chances = np.zeros((*rewards.shape, len(table)))
-    for state, outcomes_of in table.items():
-        for action, outcomes in outcomes_of.items():
-            for probability, after, reward, is_over in outcomes:
-                rewards[state, action] += probability * reward
-                chances[state, action, after] += probability * (not is_over)
-    values = np.zeros(len(table))
-    for _ in range(MOST_SWEEPS):
-        worth = rewards + discount * chances @ values
-        before = values
-        values = worth.max(axis=1)
-        if (values == before).all():
-            break
-    # Rounding must not decide between equal actions.
-    is_best = worth > values[:, None] - 1e-9
-    is_best[is_best.all(axis=1)] = False
-    return [np.flatnonzero(row).tolist() for row in is_best]
 
 
 def turn_limit(env: Any) -> int:

@@ -332,6 +332,7 @@ class PolicyMapped(Event, frozen=True, kw_only=True):
     """For each state, panel by panel and row by row, the probability of each action's canonical reply; where replies
     are sampled, the rest to 1 are other replies."""
     value: float | None = None
+    """Exact mean return of this policy when it is sampled, in the unit of a return. None: it cannot be computed."""
 
 
 class PaceChanged(Event, frozen=True, kw_only=True):

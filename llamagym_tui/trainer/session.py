@@ -196,7 +196,8 @@ class Session(SessionBase):
         self._reading = self.emitter.progress("reading prompts")
         """Reports how many of the prompts that a fixed trunk reads at once are read."""
         self.policy.on_reading = self._on_reading
-        self.policy_map = PolicyMapper(self.agent, self.policy, self.emit, self.clock)
+        turns = None if self.config.wordings else self.rollout.max_turns
+        self.policy_map = PolicyMapper(self.agent, self.policy, self.emit, self.clock, turns=turns)
         self._action_probes = ActionProbes(self.agent, self.policy)
         self._inspector = ReplyInspector(self.policy, self.learner, self.rollout)
         describe = partial(described_return, self.agent)

@@ -16,9 +16,9 @@ from llamagym_tui.engine.policy.decisions import probabilities_of_actions
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import RAISED, described
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.observed import NO_INFO, expert_action, observation_text
+from llamagym_tui.game.observed import NO_INFO, expert_action, names_by_turn, observation_text
 from llamagym_tui.game.pictures import Landmark, Panel, PolicyMap
-from llamagym_tui.protocol.events import Event, PolicyMapLaidOut, PolicyMapped
+from llamagym_tui.protocol.events import Event, PolicyMapLaidOut, PolicyMapped, WarningRaised
 from llamagym_tui.protocol.map_layout import MapCell, MapPanel
 from llamagym_tui.settings import GenerationConfig
 
@@ -37,6 +37,8 @@ AT_ONCE = 16
 MOST_STATES = 2_000
 MOST_CHARACTERS = 200_000
 """Characters of all states together, at most."""
+MOST_OTHER = 0.01
+"""Probability of replies in other words, up to which a mean return is computed; they may name an action as well."""
 log = logging.getLogger(__name__)
 
 
@@ -49,13 +51,23 @@ class PolicyMapper:
         policy: Policy,
         emit: Callable[[Event], object],
         clock: Callable[[], float],
+        *,
+        turns: int | None = None,
     ) -> None:
+        """A mapper of an agent's policy.
+
+        Args:
+            turns: after which an episode is cut off. None: episodes are not worded as the map is.
+        """
         self._agent = agent
         self._policy = policy
         self._emit = emit
         self._clock = clock
+        self._turns = turns
         self._states: list[str] = []
         """Text of each state, panel by panel, row by row."""
+        self._observations: list[Any] = []
+        """The states themselves; empty: the agent computes no mean return from them."""
         self._conditions: tuple[GenerationConfig, int] | None = None
         """Sampling and version of the prompt of the last map. None: no map was begun."""
         self._version: int | None = None
@@ -82,6 +94,8 @@ class PolicyMapper:
                 laid_out = PolicyMapLaidOut(
                     why_not="This agent names no discrete actions, so none can be mapped."
                 )
+            elif _is_played_as_mapped(self._agent):
+                self._observations = _observations(policy_map)
         except RAISED as error:  # a user's own code
             laid_out = PolicyMapLaidOut(
                 why_not=f"{type(self._agent).__name__}.policy_map failed: {described(error)}."
@@ -158,7 +172,7 @@ class PolicyMapper:
             self._shares = []
             self._took_s = 0.0
         if is_whole or (is_first and shares):
-            self._emit(PolicyMapped(update=update, prompt_version=prompt_version, shares=shares))
+            self._emit(self._mapped(shares, prompt_version, update))
 
     def under(self, system_prompt: str, prompt_version: int, update: int) -> list[PolicyMapped]:
         """The map under a prompt, whatever it costs; empty: there is none."""
@@ -169,7 +183,38 @@ class PolicyMapper:
         except Exception:  # its forward is not the run's: memory may be short for it alone
             log.exception("no policy map under a prompt")
             return []
-        return [PolicyMapped(update=update, prompt_version=prompt_version, shares=shares)]
+        return [self._mapped(shares, prompt_version, update)]
+
+    def _mapped(self, shares: list[list[float]], prompt_version: int, update: int) -> PolicyMapped:
+        return PolicyMapped(
+            update=update, prompt_version=prompt_version, shares=shares, value=self._value(shares)
+        )
+
+    def _value(self, shares: Sequence[Sequence[float]]) -> float | None:
+        """The exact mean return; None: the map is not whole, or the policy plays otherwise than on it.
+
+        A policy that has earlier turns in its prompt may do so in every turn but the first.
+        """
+        is_whole = len(shares) == len(self._observations)
+        if self._turns is None or not is_whole or self._policy.history != 0:
+            return None
+        others = [max(0.0, 1 - sum(row)) for row in shares]
+        if max(others) > MOST_OTHER:
+            return None
+        fallback = self._agent.fallback_action
+        try:
+            played = {}
+            for state, row, other in zip(self._observations, shares, others, strict=True):
+                played[state] = [*row]
+                played[state][fallback] += other
+            return self._agent.mean_return(played, self._turns)
+        except RAISED as error:  # a user's own code
+            self._observations = []
+            where = f"{type(self._agent).__name__}.mean_return"
+            self._emit(
+                WarningRaised(message=f"{where} failed: {described(error)}; it is not asked again.")
+            )
+            return None
 
     @own_torch()
     def probabilities(self, system_prompt: str, states: Sequence[str]) -> list[list[float]]:
@@ -183,6 +228,20 @@ def _states(panels: Sequence[MapPanel]) -> list[str]:
     """Text of each state, panel by panel, row by row."""
     rows = [row for panel in panels for row in panel.cells]
     return [cell.words for row in rows for cell in row if cell.is_state]
+
+
+def _observations(policy_map: PolicyMap) -> list[Any]:
+    """The states in the same order."""
+    rows = [row for panel in policy_map.panels for row in panel.states]
+    cells = [state for row in rows for state in row]
+    return [state for state in cells if state is not None and not isinstance(state, Landmark)]
+
+
+def _is_played_as_mapped(agent: AgentBase) -> bool:
+    """True if an agent plays its environment as it is, with all actions in each turn."""
+    is_wrapped = type(agent).wrap_env is not AgentBase.wrap_env or agent.action_repeat != 1
+    falls_back = agent.fallback_action in range(len(agent.action_names))
+    return falls_back and not is_wrapped and not names_by_turn(agent)
 
 
 def lay_out(agent: AgentBase, policy_map: PolicyMap) -> PolicyMapLaidOut:

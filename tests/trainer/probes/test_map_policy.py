@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -13,6 +15,7 @@ from llamagym_tui.protocol.events import (
     PolicyMapped,
     RunFinished,
     RunStarted,
+    WarningRaised,
 )
 from llamagym_tui.trainer.probes.map_policy import AT_ONCE, FIRST_SLICE, PolicyMapper
 from tests.fake_parts import Clock, CoinAgent, Policy, Stage
@@ -35,12 +38,17 @@ class Table:
     """A mapping on fakes: asking about a piece of the states takes `takes_s`."""
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, *, coins: int = 3, takes_s: float = 0.1
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        coins: int = 3,
+        takes_s: float = 0.1,
+        agent_class: type[MappedCoin] = MappedCoin,
     ) -> None:
         self.clock, self.policy, self.seen = Clock(), Policy(), list[Any]()
         self.calls: list[tuple[str, list[str]]] = []
         self.takes_s, self.stop = takes_s, False
-        agent = MappedCoin()
+        agent = agent_class()
         agent.coins = coins
         self.mapping_states = coins
 
@@ -50,7 +58,7 @@ class Table:
             return [[0.25, 0.75] for _ in states]
 
         monkeypatch.setattr(PolicyMapper, "probabilities", ask)
-        self.mapping = PolicyMapper(agent, self.policy, self.seen.append, self.clock)  # type: ignore[arg-type]
+        self.mapping = PolicyMapper(agent, self.policy, self.seen.append, self.clock, turns=9)
         self.mapping.lay_out()
 
     def map(self, *, prompt: str = "Call.", version: int = 0, **options: Any) -> int:
@@ -107,6 +115,80 @@ def test_a_first_map_comes_in_as_many_slices_however_long_it_takes(
     table.map()
     # A map whose states are of several versions is followed by another one.
     assert (len(table.calls) > pieces) == weights_move
+
+
+class Reckoning(MappedCoin):
+    """Every second coin wins, by tails."""
+
+    asked: ClassVar[list[Any]] = []
+
+    def mean_return(self, shares: Mapping[Any, Sequence[float]], turns: int) -> float:
+        self.asked.append((dict(shares), turns))
+        return statistics.mean(row[1] for row in shares.values()) / 2
+
+
+@pytest.fixture
+def reckoning(monkeypatch: pytest.MonkeyPatch) -> Table:
+    Reckoning.asked.clear()
+    found = Table(monkeypatch, coins=FIRST_SLICE + AT_ONCE, agent_class=Reckoning)
+    found.policy.history = 0
+    return found
+
+
+def values(table: Table) -> list[float | None]:
+    return [event.value for event in table.seen if isinstance(event, PolicyMapped)]
+
+
+def test_a_whole_map_comes_with_the_exact_mean_return(reckoning: Table) -> None:
+    while not reckoning.map():
+        pass
+    assert values(reckoning) == [None, 0.375]
+    [(shares, turns)] = Reckoning.asked
+    assert (len(shares), shares[3], turns) == (FIRST_SLICE + AT_ONCE, [0.25, 0.75], 9)
+
+
+def test_other_replies_count_as_the_fallback_and_many_of_them_leave_the_return_unknown(
+    reckoning: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        PolicyMapper, "probabilities", lambda mapper, prompt, states: [[0.25, 0.745]] * len(states)
+    )
+    reckoning.map(at_once=True)
+    assert Reckoning.asked[0][0][0] == pytest.approx([0.255, 0.745])
+    monkeypatch.setattr(
+        PolicyMapper, "probabilities", lambda mapper, prompt, states: [[0.25, 0.7]] * len(states)
+    )
+    reckoning.map(at_once=True, version=1)
+    assert values(reckoning) == [pytest.approx(0.3725), None]
+
+
+def test_a_policy_that_reads_earlier_turns_has_no_exact_return(reckoning: Table) -> None:
+    reckoning.policy.history = 2
+    reckoning.map(at_once=True)
+    assert values(reckoning) == [None]
+
+
+@pytest.mark.parametrize(
+    "changed", [{"action_repeat": 2}, {"wrap_env": lambda agent, env: env}, {"fallback_action": 2}]
+)
+def test_an_agent_that_plays_otherwise_than_its_map_has_no_exact_return(
+    monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any]
+) -> None:
+    other = Table(monkeypatch, agent_class=type("Other", (Reckoning,), changed))
+    other.policy.history = 0
+    other.map()
+    assert values(other) == [None]
+
+
+def test_an_agent_whose_mean_return_fails_is_named_once_and_its_map_goes_on(
+    reckoning: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Reckoning, "mean_return", lambda *_: 1 // 0)
+    reckoning.map(at_once=True)
+    reckoning.map(at_once=True, version=1)
+    assert values(reckoning) == [None, None]
+    [warning] = [event for event in reckoning.seen if isinstance(event, WarningRaised)]
+    assert warning.message.startswith("Reckoning.mean_return failed: ZeroDivisionError")
 
 
 def test_another_prompt_begins_another_map(monkeypatch: pytest.MonkeyPatch) -> None:
