@@ -28,6 +28,7 @@ from llamagym_tui.screens.widgets.run_header import PHASES, StateText
 from llamagym_tui.state.prompts import PromptEdit
 from llamagym_tui.state.returns import counted
 from llamagym_tui.state.run import RunState
+from llamagym_tui.state.transcript import Entry, Notice
 
 Tone = Literal["-error", "-warning", "-note"]
 """The weight of a sentence; the name of a style class."""
@@ -47,6 +48,8 @@ STEADY_S = 2.0
 """Least number of seconds between two headlines."""
 EDIT_S = 30.0
 """Seconds for which the effect of a prompt edit has the status line."""
+NOTICE_S = 8.0
+"""Seconds for which a notice has it."""
 QUICK_S = 2.0
 """Seconds of an update with its batch, below which its progress would only flicker."""
 NARROW_BAR, WIDE_BAR = 10, 30
@@ -73,7 +76,8 @@ class Headline(StateText):
             return
         before = self._painted
         super().show(state)
-        if not self._text(state, self.content_size.width).is_same(before):
+        has_figures = state.recent_mean is not None or state.mapped is not None
+        if has_figures and not self._text(state, self.content_size.width).is_same(before):
             self._next_at = self._clock() + STEADY_S
 
 
@@ -120,6 +124,8 @@ class Status(StateText):
         self._clock = clock
         self._edit: PromptEdit | None = None
         self._edit_until = 0.0
+        self._notice: Entry | None = None
+        self._notice_until = 0.0
         self._news: tuple[object, str] = ((), "")
 
     def show(self, state: RunState) -> None:
@@ -127,6 +133,9 @@ class Status(StateText):
         if edit is not None and (self._edit is None or edit.version != self._edit.version):
             self._edit_until = self._clock() + EDIT_S
         self._edit = edit
+        if (notice := state.transcript.notice) is not self._notice:
+            self._notice = notice
+            self._notice_until = self._clock() + NOTICE_S
         super().show(state)
         self.display = True
         found = sentences(state, partial(key_of, self.app))
@@ -137,13 +146,17 @@ class Status(StateText):
         if found:
             text = Content("  ·  ").join([Content(one_line(each.text)) for each in found])
             return text if found[0].tone == "-error" else text.truncate(width, ellipsis=True)
-        told = edit_line(state) if self._clock() < self._edit_until else Content()
-        told = (
-            told or Content(self._learnt(state)) or Content(hint(state, partial(key_of, self.app)))
-        )
+        now = self._clock()
+        if now < self._edit_until and (effect := edit_line(state)):
+            return effect.truncate(width, ellipsis=True)
+        if self._notice is not None and now < self._notice_until:
+            assert isinstance(self._notice.fact, Notice)
+            text = Content.styled(one_line(self._notice.fact.text), "$accent")
+            return text.truncate(width, ellipsis=True)
+        told = self._learnt(state) or hint(state, partial(key_of, self.app))
         doing = work_line(state)
         gap = "    " if doing and told else ""
-        return Content.assemble(doing, gap, told).truncate(width, ellipsis=True)
+        return Content.assemble(doing, gap, (told, ASIDE)).truncate(width, ellipsis=True)
 
     def _learnt(self, state: RunState) -> str:
         """What the last update changed, worked out once for each map."""
@@ -188,7 +201,8 @@ def sentences(state: RunState, key: KeyOf) -> list[Sentence]:
         )
         found.append(Sentence(f"Paused. {key('pause', 'space')} resumes; {steps}.", "-note"))
     if state.is_warm_starting:
-        text = f"A warm start is under way. {key('warm_start', 'f')} shows it."
+        detail = f": {one_line(state.detail, LONGEST)}" if state.detail else ""
+        text = f"A warm start is under way{detail}. {key('warm_start', 'f')} shows it."
         found.append(Sentence(text, "-note"))
     return found + [Sentence(text, "-note") for text in _pending(state)]
 

@@ -74,7 +74,6 @@ class TablePane(Pane):
         """Show the drawing in the rows that it needs, at most half of `most`."""
         self._drawing.show(state)
         self.styles.height = min(self._drawing.rows + FRAME, most // 2)
-        self.entitle(Content(), pace(state))
 
 
 class MapPane(Pane):
@@ -139,6 +138,7 @@ class PlayedPane(Pane, can_focus=False):
             self.view.placeholder = placeholder
         self.view.shows_newest = bool(state.turn_s)
         self.view.show(state.transcript.entries)
+        self.entitle(Content(), pace(state))
 
 
 def pace(state: RunState) -> str:

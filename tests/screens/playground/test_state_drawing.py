@@ -54,15 +54,15 @@ def places(pilot: Pilot[None]) -> list[str]:
 async def test_a_wide_terminal_draws_the_state_of_the_step_on_show(make_app: MakeApp):
     client = fakes.FakeClient(opening())
     async with make_app(client).run_test(size=WIDE) as pilot:
-        await sees(pilot, "The next observation is drawn here.")
+        await sees(pilot, "The next state is drawn here.")
         await until(pilot, lambda: client.sent == [DrawStates(on=True)])
         first = list(told_with_drawings())
         client.emit(*first[:3])
-        await sees(pilot, "state · episode 7, turn 1")
+        await sees(pilot, "episode 7, turn 1")
         await sees(pilot, "│ 10 │ │ ░░ │     │ 12 │")
         assert places(pilot) == ["drawing"]
         client.emit(*first[3:])
-        await sees(pilot, "state · episode 7, terminated ▲ +1")
+        await sees(pilot, "episode 7  ▲ +1")
         assert "│ 22 │" in shown(pilot)
         client.emit(*fakes.hand(8, [("Your total: 9.", '{"action": 1}', "json")], 1.0))
         await sees(pilot, "Your total: 9.")
@@ -78,7 +78,7 @@ async def test_v_brings_the_drawing_over_the_conversation_of_a_small_terminal_an
         await pilot.press("v")
         await until(pilot, lambda: client.sent == [DrawStates(on=True)])
         client.emit(*told_with_drawings())
-        await sees(pilot, "state · episode 7, terminated ▲ +1")
+        await sees(pilot, "episode 7  ▲ +1")
         await sees(pilot, "Your total: 12.       hit")
         assert places(pilot) == ["drawing"]
         await pilot.press("v")
@@ -89,7 +89,7 @@ async def test_v_brings_the_drawing_over_the_conversation_of_a_small_terminal_an
 async def test_a_replay_shows_what_was_drawn_and_v_hides_it(tmp_path: Path):
     run_dir = record(tmp_path / "run", [*opening(), *told_with_drawings()])
     async with LlamaGymApp(replay=run_dir).run_test(size=WIDE) as pilot:
-        await sees(pilot, "state · episode 7, terminated ▲ +1")
+        await sees(pilot, "episode 7  ▲ +1")
         await pilot.press("v")
         await until(pilot, lambda: places(pilot) == [])
 
@@ -113,7 +113,7 @@ async def test_a_hostile_drawing_steers_no_terminal_and_stays_in_its_place(
             client.emit(
                 drawn(3, turn, text, grounds=[(0, 3, "ice"), (-4, 10**9, "ice"), (2, 1, "?")])
             )
-            await sees(pilot, f"state · episode 3, turn {turn + 1}")
+            await sees(pilot, f"episode 3, turn {turn + 1:,}")
             (place,) = [each for each in app.screen.query(StateDrawing) if each.region.area]
             assert place.region.height <= size[1] // 2
             for y in range(place.size.height):
