@@ -34,7 +34,7 @@ PORTABLE = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow
 KERNELS := tests/engine/learning/test_ranks.py tests/engine/learning/test_naive_updates.py tests/engine/model/test_forward.py
 
 # What the site shows, laid out as here.
-PAGES := README.md CHANGELOG.md docs benchmarks/RESULTS.md benchmarks/strangers llamagym_tui/bundled_model/README.md
+PAGES := README.md CHANGELOG.md SECURITY.md docs benchmarks/RESULTS.md benchmarks/strangers llamagym_tui/bundled_model/README.md
 
 .PHONY: help play test test-all test-gpu test-portable test-kernels checks lint format types imports pytest pictures wheel docs clean
 

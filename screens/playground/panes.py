@@ -10,6 +10,9 @@ from textual.events import Click
 from textual.widget import Widget
 
 from llamagym_tui.game.drawing import MAX_LINES
+from llamagym_tui.game.drawing import StateDrawing as Drawn
+from llamagym_tui.game.large_drawing import large_drawing
+from llamagym_tui.protocol.events import StateDrawn
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.turns import return_text
 from llamagym_tui.screens.conversation.view import ConversationPane, ConversationView
@@ -24,6 +27,8 @@ from llamagym_tui.state.returns import margin, smoothing_window, thinned
 from llamagym_tui.state.run import RunState
 
 NAME_WIDTH = 12
+CARD_ROWS = 6
+"""Rows for cards, with the line above them."""
 NUMBERS = "⁰¹²³⁴"
 MOST_BARS = 4
 """Actions that have a bar at the table."""
@@ -217,16 +222,21 @@ class StateDrawing(StateText):
 
     def show(self, state: RunState) -> None:
         if (drawn := state.view.drawn) is not None:
-            self._lines = max(self._lines, min(1 + drawn.text.count("\n"), MAX_LINES))
+            text, _ = self._large(drawn)
+            self._lines = max(self._lines, min(1 + text.count("\n"), MAX_LINES))
             self._bars = max(self._bars, len(_probabilities(state)))
         super().show(state)
         self.display = True
+
+    def _large(self, drawn: StateDrawn) -> Drawn:
+        """The drawing with its cards as large as there is room."""
+        return large_drawing(drawn.text, drawn.grounds, self.content_size.width, CARD_ROWS)
 
     def _content(self, state: RunState, width: int) -> Content:
         drawn = state.view.drawn
         if drawn is None:
             return Content.styled("The next state is drawn here.", ASIDE)
-        text = drawing_content(self.app, drawn.text, drawn.grounds)
+        text = drawing_content(self.app, *self._large(drawn))
         lines = text.split("\n", include_separator=False, allow_blank=True)[: self._lines]
         room = max(self.content_size.height, 1)
         bars = _probabilities(state)

@@ -98,16 +98,29 @@ def test_every_dependency_is_pinned() -> None:
 def test_every_import_of_a_foreign_package_is_declared() -> None:
     needs = [*PROJECT["dependencies"], *chain(*PROJECT["optional-dependencies"].values())]
     declared = set(map(normalised, needs))
-    known = packages_distributions()
     of_llama_cpp = {"conversion"}  # its converter brings this module
+    known = packages_distributions()
     undeclared = set()
+    for name in imported_by_the_package() - of_llama_cpp:
+        if not set(map(normalised, known.get(name, [name]))) & declared:
+            undeclared.add(name)
+    assert undeclared == set()
+
+
+def test_every_dependency_is_imported() -> None:
+    needed = set(map(normalised, PROJECT["dependencies"]))
+    known = packages_distributions()
+    used = chain(*(known.get(name, [name]) for name in imported_by_the_package()))
+    assert needed - set(map(normalised, used)) == set()
+
+
+def imported_by_the_package() -> set[str]:
+    """Modules of others that a file of the package imports."""
+    names: set[str] = set()
     for folder in ("llamagym_tui", "agents", "screens"):
         for path in (ROOT / folder).rglob("*.py"):
-            foreign = imported(path) - sys.stdlib_module_names - {"llamagym_tui"} - of_llama_cpp
-            for name in foreign:
-                if not set(map(normalised, known.get(name, [name]))) & declared:
-                    undeclared.add(name)
-    assert undeclared == set()
+            names |= imported(path)
+    return names - sys.stdlib_module_names - {"llamagym_tui"}
 
 
 def imported(path: Path) -> set[str]:
