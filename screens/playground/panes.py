@@ -76,9 +76,9 @@ class TablePane(Pane):
         super().__init__(1, "at the table", "app.human_table", self._drawing)
 
     def show(self, state: RunState, most: int) -> None:
-        """Show the drawing in the rows that it needs, at most half of `most`."""
+        """Show the drawing in the rows that it needs, at most `most`."""
         self._drawing.show(state)
-        self.styles.height = min(self._drawing.rows + FRAME, most // 2)
+        self.styles.height = min(self._drawing.rows + FRAME, most)
 
 
 class MapPane(Pane):
@@ -154,9 +154,8 @@ def pace(state: RunState) -> str:
         if state.env_intended != state.env:
             parts[-1] += f" → {state.env_intended + 1:,}?"
     if state.turn_s or state.turn_s_intended:
-        parts.append(f"{state.turn_s:g} s a turn")
-        if state.turn_s_intended != state.turn_s:
-            parts[-1] += f" → {state.turn_s_intended:g} s?"
+        asked = "" if state.turn_s_intended == state.turn_s else f" → {state.turn_s_intended:g}?"
+        parts.append(f"{state.turn_s:g}{asked} s a turn")
     return " · ".join(parts)
 
 

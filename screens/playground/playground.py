@@ -42,6 +42,8 @@ LOW = 22
 """Rows below which there is one pane, what was just played."""
 LEAST_CURVE = 7
 """Rows that the curve's pane keeps below a map."""
+LEAST_PLAYED = 7
+"""Rows that the pane of what was played keeps below the table."""
 REQUESTS: dict[str, Callable[[RunState], AnyCommand]] = {
     "pause": lambda state: Resume() if state.pause_intended else Pause(),
     "faster": lambda state: SetPace(turn_s=state.faster),
@@ -359,7 +361,7 @@ class PlaygroundScreen(Fitted[None]):
         can_come = state.live and state.run is not None and state.run.draws
         wanted = has_room and self._table_wanted
         table.display = wanted and (state.run is None or can_come or state.view.drawn is not None)
-        table.show(state, self.query_one("#body").size.height)
+        table.show(state, self.query_one("#body").size.height - LEAST_PLAYED)
         asked = state.pending.of(DrawStates)
         if can_come and wanted != (asked is not None and asked.on):
             self.post_message(CommandAsked(DrawStates(on=wanted)))

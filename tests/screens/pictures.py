@@ -38,7 +38,7 @@ WIDE_AND_SLOWLY_SMALL = at_sizes(WIDE, and_slowly=(SMALL,))
 """For one that shows more where there is room."""
 CELL = 12.2
 """Units of a picture that a cell is wide."""
-PATIENCE_S = 3.0
+PATIENCE_S = 10.0
 """How long a picture may differ, on a machine that is busy with something else, before it does."""
 SPAN = re.compile(r'<text class="[^"]*?-r\d+" x="([\d.]+)" y="([\d.]+)"[^>]*>(.*?)</text>')
 

@@ -34,9 +34,7 @@ def valued(value: float, run: Iterator[AnyEvent] | None = None) -> RunState:
 def test_the_exact_mean_return_stands_between_random_play_and_the_best() -> None:
     state = valued(-0.2213)
     # Half of the way from −0.396 to −0.0466: 5 of 10 cells, 15 of 30.
-    assert headline(state, 80).plain == (
-        "−0.221   random −0.396 ▕█████░░░░░▏ −0.047 best"
-    )
+    assert headline(state, 80).plain == ("−0.221   random −0.396 ▕█████░░░░░▏ −0.047 best")
     assert f"▕{15 * '█'}{15 * '░'}▏" in headline(state, 120).plain
 
 
@@ -53,7 +51,7 @@ def test_a_policy_worse_than_random_has_an_empty_bar() -> None:
 async def test_it_stands_below_the_header(make_app: MakeApp, size: tuple[int, int]):
     events = [*blackjack(16.5), replace(hitting(16.5, update=12), value=-0.0525)]
     async with make_app(fakes.FakeClient(events)).run_test(size=size) as pilot:
-        await sees(pilot, "−0.053   random")
+        await sees(pilot, "−0.052   random")
         assert pilot.app.screen.query_one(Headline).region.y == 1
 
 

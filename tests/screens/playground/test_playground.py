@@ -212,7 +212,7 @@ async def test_a_full_disk_stays_on_the_screen_until_a_checkpoint_is_written(mak
         client.emit(full, *fakes.hand(900, [("Your total: 12.", '{"action": 0}', "json")], 1.0))
         await sees(pilot, "No space left on device. Make room there, or")
         client.emit(CheckpointSaved(update=1))
-        await until(pilot, lambda: "No space" not in app.screen.query_one(Status).render().plain)
+        await until(pilot, lambda: "Make room" not in widget_text(app.screen.query_one(Status)))
         client.emit(full)
         await sees(pilot, "No space left on device. Make room there")
         await pilot.press("q", "y")
@@ -237,4 +237,6 @@ async def test_what_takes_seconds_stands_under_the_header_with_the_time_left(mak
             PhaseChanged(phase="warm_starting"),
             WarmStartProgressed(step=3, steps=96, loss=0.5, left_s=61.0),
         )
-        await sees(pilot, "A warm start is under way: step 3 of 96, loss 0.500, 61 s left. f shows it.")
+        await sees(
+            pilot, "A warm start is under way: step 3 of 96, loss 0.500, 61 s left. f shows it."
+        )

@@ -73,6 +73,4 @@ def test_without_word_of_progress_the_turns_of_the_batch_under_way_are_shown():
         [*fakes.opening_events(), fakes.counted([1.0] * 512, 512)],
         initial_state(fakes.config(Path("/runs/demo"))),
     )
-    assert work_line(state).plain == (
-        "playing 1,024 turns, then it learns █████░░░░░ 512 of 1,024"
-    )
+    assert work_line(state).plain == ("playing 1,024 turns, then it learns █████░░░░░ 512 of 1,024")

@@ -18,7 +18,7 @@ from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import rolling_out, sees, until
 
-SIZE = (100, 30)
+SIZE = (120, 30)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ async def test_what_is_not_confirmed_is_only_asked_for(make_app: MakeApp):
     client = fakes.FakeClient(confirms=False)
     async with rolling_out(make_app(client), SIZE) as pilot:
         await pilot.press("right_square_bracket", "right_square_bracket", "minus")
-        await sees(pilot, "environment 1 → 3? · 0 s a turn → 0.5 s?")
+        await sees(pilot, "environment 1 → 3? · 0 → 0.5? s a turn")
         assert client.sent == [Watch(env=1), Watch(env=2), SetPace(turn_s=0.5)]
         client.emit(
             WatchChanged(env=1),

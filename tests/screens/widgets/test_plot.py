@@ -79,7 +79,9 @@ def test_labels_of_the_x_axis_stand_apart_under_their_places(width: int, labels:
 
 def test_the_band_is_around_the_curve_and_a_mark_in_its_column():
     points = [(float(x), 0.0) for x in range(11)]
-    drawing = Drawing([Curve(points)], [0.5] * 11, [Level(-1.0, BOUND), Level(1.0, BOUND)], [(5.0, "v1")])
+    drawing = Drawing(
+        [Curve(points)], [0.5] * 11, [Level(-1.0, BOUND), Level(1.0, BOUND)], [(5.0, "v1")]
+    )
     rows = text_of(drawing, 24, 12)
     cells = chart_rows(drawing, 24, 12)
     assert [n for n, row in enumerate(cells) if any(each.ground == BAND for each in row)] == [3, 4]
