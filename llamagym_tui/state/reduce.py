@@ -258,8 +258,7 @@ def _run_started(state: RunState, event: events.RunStarted) -> RunState:
         # The folder of a recorded run may have been moved since.
         run_dir=state.run_dir if state.recorded else event.run_dir,
         run=event,
-        recent=(),  # the trainer begins again to count those that it puts in words, too
-        described="",
+        recent=(),
         batch_turns=0,
         mode=event.mode,
         system_prompt=event.system_prompt,
@@ -311,19 +310,16 @@ def _marks_until(state: RunState, episode: int) -> tuple[Mark, ...]:
 def _episodes_counted(state: RunState, event: events.EpisodesCounted) -> RunState:
     """Count more episodes, in all figures that they belong to."""
     recent = state.recent
-    described = state.described
     batch_turns = state.batch_turns
     if event.mode == "train":
         batch_turns += sum(event.lengths)
     if event.prompt_version == state.prompt_version and event.mode == state.mode:
         recent = (*recent, *event.returns)
         recent = recent[-RECENT:]
-        described = clipped(event.words) or described
     return replace(
         state,
         returns=state.returns.counted(event.returns, event.episodes),
         recent=recent,
-        described=described,
         batch_turns=batch_turns,
         prompts=prompts.counted(state.prompts, event, state.updates),
         marks=_marks_until(state, event.episodes),
@@ -389,13 +385,12 @@ def _noted(state: RunState, text: str) -> RunState:
 
 
 def _marked(state: RunState, label: str, meaning: str) -> RunState:
-    """The state with a notice and a mark; the recent mean and its words begin again, because the play has changed."""
+    """The state with a notice and a mark; the recent mean begins again, because the play has changed."""
     clipped_label = clipped(label)
     marks = (*state.marks, Mark(state.episodes, clipped_label, state.updates))
     return replace(
         state,
         recent=(),
-        described="",
         marks=marks[-MAX_MARKS:],
         transcript=state.transcript.note(f"{clipped_label}: {clipped(meaning)}"),
     )
