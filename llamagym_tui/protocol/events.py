@@ -336,10 +336,10 @@ class PolicyMapped(Event, frozen=True, kw_only=True):
 
 
 class PaceChanged(Event, frozen=True, kw_only=True):
-    """The run is played at another speed."""
+    """Play is shown at another pace."""
 
     turn_s: float
-    """Seconds between two turns of the watched environment, at least; 0: full speed."""
+    """As of ``SetPace``."""
 
 
 class EpisodesCounted(Event, frozen=True, kw_only=True):
