@@ -53,9 +53,7 @@ class LiveGrid(PolicyGrid, can_focus=False):
         """Put the cursor on the state with these words."""
         spots = (spot for spot, cell in self.policy.cells.items() if cell.cell.words == words)
         spot = next(spots, NOWHERE) if words else NOWHERE
-        if spot != self.cursor:
-            self.cursor = spot
-            self.refresh()
+        self.point(spot)
 
     async def on_click(self, event: Click) -> None:
         await self.screen.run_action("policy_map")
@@ -86,8 +84,8 @@ class MapPane(Vertical):
         when = why_not_yet(state)
         if state.mapped is not None:
             when = age(state.updates - state.mapped.update)
-        signs = legend(layout, places.cell.width)
-        title = Content.assemble(("policy map", "bold"), (f" · {when}\n{signs}", ASIDE))
+        signs = Content.assemble(*legend(layout, has_colours=not self.app.no_color))
+        title = Content.assemble(("policy map", "bold"), (f" · {when}\n", ASIDE), signs)
         self.query_one("#map-title", Static).update(title, layout=False)
 
 
