@@ -16,11 +16,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import torch
 from textual.pilot import Pilot
 
 from benchmarks.judging import SHELVES
 from llamagym_tui.app.app import LlamaGymApp, SortingApp
-from llamagym_tui.cli.sorting import ReadingThread
+from llamagym_tui.engine.model.loading import load_model_and_tokenizer
+from llamagym_tui.engine.sorter import Reader, Sorter
 from llamagym_tui.setup.run_config import run_config
 from scripts.moving_picture import Frame, picture
 
@@ -137,27 +139,42 @@ async def stills(model: str, live_s: float) -> None:
         await end(pilot)
 
 
+class ReadWords:
+    """The words of the benchmark, read before the screen opens."""
+
+    notice = ""
+    failure = ""
+
+    def __init__(self, model: str) -> None:
+        self.right = {word: shelf for shelf, words in SHELVES.items() for word in words.split()}
+        self.path = Path("things.txt")
+        self.actions = list(SHELVES)
+        self.prompt = (
+            f"You sort a list of things. Name the right shelf for each: {', '.join(SHELVES)}."
+        )
+        self.sorter = Sorter(sorted(self.right, key=lambda word: word[::-1]), self.actions)
+        with torch.no_grad():
+            self.sorter.read_all(Reader(load_model_and_tokenizer(model, "cpu"), self.prompt).states)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the action that is shown is that of the word's shelf."""
+        shown = self.sorter.shown
+        assert shown is not None
+        return self.right[self.sorter.items[shown.item]] == self.actions[shown.action]
+
+
 async def sorting(model: str, live_s: float) -> None:
     """A file whose lines are sorted while somebody says right or wrong."""
-    right = {word: shelf for shelf, words in SHELVES.items() for word in words.split()}
-    path = Path("things.txt")
-    path.write_text("\n".join(right), encoding="utf-8")
-    config = run_config("sorting", {"model": model})
-    reading = ReadingThread(path, ",".join(SHELVES), "", config)
-    app = SortingApp(reading, config, reading.start)
+    reading = ReadWords(model)
+    app = SortingApp(reading, run_config("sorting", {"model": model}), lambda: None)
     async with app.run_test(size=USUAL) as pilot:
-        await until(pilot, lambda: reading.sorter is not None and reading.sorter.read == len(right))
-        sorter = reading.sorter
-        assert sorter is not None
+        await pilot.pause(SETTLED_S)
         for _ in range(JUDGEMENTS):
-            assert sorter.shown is not None
-            is_right = (
-                right[sorter.items[sorter.shown.item]] == reading.actions[sorter.shown.action]
-            )
-            await press(pilot, "judge.right" if is_right else "judge.wrong", settled_s=0.05)
+            name = "judge.right" if reading.is_right else "judge.wrong"
+            await press(pilot, name, settled_s=0.05)
         await pilot.pause(SETTLED_S)
         save(pilot, "sorting")
-    reading.end()
 
 
 PARTS = {"film": (film, "bundled"), "stills": (stills, "bundled"), "sorting": (sorting, "smollm2")}

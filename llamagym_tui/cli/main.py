@@ -409,7 +409,7 @@ def serve(
         typer.Option(min=1, help="A class: at each seat the model's 20 episodes are played once."),
     ] = None,
 ) -> None:
-    """Serve the app to browsers: each visitor plays and trains, all watch one run, or a class plays against the model."""
+    """Serve the app to browsers: each visitor trains a run, all watch one, or a class plays against the model."""
     require_library("textual_serve", "serve")
     from llamagym_tui.cli import serve as server
 
