@@ -110,10 +110,14 @@ class Leaving(PersonalApp):
             leave(STOP_S)
 
     async def _stop_trainer(self, timeout_s: float) -> None:
+        from llamagym_tui.runs.run_store import RunStore
+
         self._is_leaving = True
         if self._client is not None and self.run_state is not None and self.run_state.live:
             self._take_in(requested(self.run_state, Stop()))
             self.saved = await self._client.stop(timeout_s)
+            if not self.run_state.is_kept:
+                RunStore(self.run_state.run_dir).discard_unbegun(keeps_log=False)
 
     @work(exclusive=True, group="leave")
     async def _go_home(self, timeout_s: float) -> None:

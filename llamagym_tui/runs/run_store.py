@@ -83,9 +83,7 @@ class RunStore:
             store._events = EventLog(store.run_dir / EVENTS_FILE)
             store.last_at_s = last_stamp(store.run_dir / EVENTS_FILE)
         except Timeout as error:
-            raise RunStoreError(
-                f"Another process trains in {store.run_dir}; stop it, or choose another folder with --run-dir."
-            ) from error
+            raise _in_use(store.run_dir) from error
         except OSError as error:
             store.close()
             raise unwritable(store.run_dir, error) from error
@@ -128,11 +126,13 @@ class RunStore:
             self._lock.release()
 
     def discard_unbegun(self, *, keeps_log: bool) -> None:
-        """Leave no run behind where a new one has failed before it began; what others put into the folder stays.
+        """Leave no run behind where a new one has ended before it began; what others put into the folder stays.
 
         Args:
             keeps_log: leave the log, which has the traceback of a fault.
         """
+        if has_checkpoint(self.run_dir):
+            return
         written = [CONFIG_FILE, EVENTS_FILE, SUMMARY_FILE, LOCK_FILE]
         with suppress(OSError):
             for name in written if keeps_log else [*written, LOG_FILE]:
@@ -140,7 +140,9 @@ class RunStore:
             self.run_dir.rmdir()
 
     def check(self, config: RunConfig) -> None:
-        """Raises what `create` raises where a folder's run and a configuration do not go together."""
+        """Raises what `create` raises if a process has the folder, or its run and the settings do not go together."""
+        if is_held(self.run_dir):
+            raise _in_use(self.run_dir)
         if not config.resume:
             if held := [name for name in _OF_A_RUN if (self.run_dir / name).exists()]:
                 raise RunStoreError(
@@ -154,6 +156,12 @@ class RunStore:
                 f"The run in {self.run_dir} ended before its first checkpoint; "
                 "begin a new one in another folder with --run-dir."
             )
+
+
+def _in_use(run_dir: Path) -> RunStoreError:
+    return RunStoreError(
+        f"Another process trains in {run_dir}; stop it, or choose another folder with --run-dir."
+    )
 
 
 def unwritable(run_dir: Path, error: OSError) -> RunStoreError:

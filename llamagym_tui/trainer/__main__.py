@@ -43,11 +43,15 @@ def main(arguments: list[str]) -> int:
     _handle_signals(command_queue)
     pipe = EventPipe(wire.events, on_gone=lambda: command_queue.put(Stop()))
     pipe.send(Hello(protocol=PROTOCOL_VERSION))
+    is_imported = threading.Event()
     threading.Thread(
-        target=listen, args=(wire.commands, command_queue), name="commands", daemon=True
+        target=listen,
+        args=(wire.commands, command_queue, is_imported),
+        name="commands",
+        daemon=True,
     ).start()
     try:
-        return _session(command_queue, pipe.send)
+        return _session(command_queue, pipe.send, is_imported)
     except LlamaGymError as error:  # before there is a session that could report it
         log.exception("no session")
         pipe.send(SessionFailed(message=str(error)))
@@ -56,11 +60,21 @@ def main(arguments: list[str]) -> int:
         pipe.close()
 
 
-def listen(commands: BinaryIO, command_queue: queue.SimpleQueue[AnyCommand]) -> None:
-    """Queue commands until there are no more; then request a stop, and enforce it."""
+def listen(
+    commands: BinaryIO,
+    command_queue: queue.SimpleQueue[AnyCommand],
+    is_imported: threading.Event,
+) -> None:
+    """Queue commands until there are no more; then request a stop, and enforce it.
+
+    Before the libraries are imported nothing has begun that could be saved, so that a stop ends the process at once.
+    """
     try:
         while (payload := read_frame(commands)) is not None:
-            command_queue.put(decode_command(payload))
+            command = decode_command(payload)
+            if isinstance(command, Stop) and not is_imported.is_set():
+                os._exit(0)
+            command_queue.put(command)
         log.info("the commands have ended")
     except (OSError, WireError):
         log.exception("the commands cannot be read any more")
@@ -73,7 +87,11 @@ def listen(commands: BinaryIO, command_queue: queue.SimpleQueue[AnyCommand]) -> 
     os._exit(1)
 
 
-def _session(command_queue: queue.SimpleQueue[AnyCommand], send: Callable[[Event], None]) -> int:
+def _session(
+    command_queue: queue.SimpleQueue[AnyCommand],
+    send: Callable[[Event], None],
+    is_imported: threading.Event,
+) -> int:
     first = command_queue.get()
     if isinstance(first, Stop):
         return 0
@@ -91,6 +109,7 @@ def _session(command_queue: queue.SimpleQueue[AnyCommand], send: Callable[[Event
     store = RunStore.create(first.config)  # refused before heavy libraries are imported
     from llamagym_tui.trainer.session import Session
 
+    is_imported.set()
     session = Session(first.config, store, command_queue, sinks=[send])
     return 0 if session.run() == "stopped" else 1
 

@@ -203,6 +203,16 @@ def test_it_ends_when_nobody_reads_its_events(tmp_path: Path) -> None:
         assert trainer.process.wait(15) == 0
 
 
+def test_a_stop_while_libraries_are_imported_ends_it_at_once(tmp_path: Path) -> None:
+    slow = "import sys, time, types\nmodule = types.ModuleType('slow')\n"
+    slow += "module.__getattr__ = lambda name: time.sleep(600)\n"
+    slow += "sys.modules['llamagym_tui.trainer.session'] = module\n"
+    with TrainerProcess(tmp_path, code=slow) as trainer:
+        trainer.start()
+        trainer.send(Stop())
+        assert trainer.process.wait(15) == 0
+
+
 def test_another_version_of_the_protocol_is_refused(tmp_path: Path) -> None:
     with TrainerProcess(tmp_path) as trainer:
         trainer.send(

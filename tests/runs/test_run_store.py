@@ -101,8 +101,22 @@ def test_two_processes_do_not_write_one_folder(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     with pytest.raises(RunStoreError, match="Another process trains in"):
         RunStore.create(config(tmp_path, resume=True))
+    with pytest.raises(RunStoreError, match="Another process trains in"):
+        RunStore(tmp_path).check(config(tmp_path, resume=True))  # before anything is loaded
     store.close()
     RunStore.create(config(tmp_path, resume=True)).close()
+
+
+def test_a_run_that_never_began_leaves_nothing_and_one_with_a_checkpoint_stays(
+    tmp_path: Path,
+) -> None:
+    for name, remains in {"unbegun": False, "begun": True}.items():
+        store = RunStore.create(config(tmp_path / name))
+        store.close()
+        if remains:
+            (store.run_dir / "model").mkdir()
+        store.discard_unbegun(keeps_log=False)
+        assert run_store.is_run(store.run_dir) == store.run_dir.exists() == remains
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:

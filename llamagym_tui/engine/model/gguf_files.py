@@ -8,9 +8,13 @@ into the folder's configuration here, or refused.
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -33,6 +37,8 @@ LARGEST_MANIFEST = 2**16
 LARGEST_IN_FP32 = 1_000_000_000
 """Weights up to which the folder has them in float32; those of a larger model are rounded to bfloat16."""
 LARGEST_FILE = 2**40
+TOLD = 20
+"""Tensors between two notices of the progress."""
 SAMPLES = 64
 """Of a file, for its fingerprint."""
 SAMPLE_BYTES = 2**16
@@ -109,6 +115,7 @@ def converted(file: Path, notify: Callable[[str], None] = lambda words: None) ->
     try:
         from gguf import GGUFReader
 
+        notify(f"reading {file.name}")
         reader = GGUFReader(file)
         keys = {
             name: field.contents()
@@ -117,7 +124,8 @@ def converted(file: Path, notify: Callable[[str], None] = lambda words: None) ->
         }
         _require_whole(file.name, keys, has_tokens=TOKENS in reader.fields)
         notify(f"converting {file.name}")
-        _convert(file, reader, keys, draft)
+        with _computed_once(file.name, reader, notify):
+            _convert(file, reader, keys, draft)
         put_in_place(draft, folder)
     except ModelLoadError:
         raise
@@ -128,6 +136,37 @@ def converted(file: Path, notify: Callable[[str], None] = lambda words: None) ->
     finally:
         discard(draft)
     return folder
+
+
+@contextmanager
+def _computed_once(file_name: str, reader: Any, notify: Callable[[str], None]) -> Iterator[None]:
+    """Within, transformers computes once what it asks of gguf again and again: two thirds of a conversion.
+
+    It reads the header for the configuration, the weights and the tokenizer, and maps names for each module.
+
+    Args:
+        file_name: for the progress.
+        reader: of the file.
+        notify: called with the number of tensors that are dequantized, in words.
+    """
+    import gguf
+
+    own = gguf.dequantize
+    total = len(reader.tensors)
+    done = count(1)
+
+    def dequantize(*tensor: Any) -> Any:
+        number = next(done)
+        if number % TOLD == 0:
+            notify(f"converting {file_name}: {number} of {total} tensors")
+        return own(*tensor)
+
+    with (
+        patch.object(gguf, "GGUFReader", lambda path: reader),
+        patch.object(gguf, "get_tensor_name_map", cache(gguf.get_tensor_name_map)),
+        patch.object(gguf, "dequantize", dequantize),
+    ):
+        yield
 
 
 def _fingerprint(file: Path) -> str:

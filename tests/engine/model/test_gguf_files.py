@@ -70,16 +70,20 @@ def test_a_file_is_converted_once_to_whole_weights_without_quantization(
     tokenizer, told = qwen_like(), []
     lm = tiny_llama(len(tokenizer))
     file = write_gguf(tmp_path / "small.gguf", lm, tokenizer)
+    tensors = len(gguf.GGUFReader(file).tensors)
+    monkeypatch.setattr(gguf_files, "TOLD", tensors)
     folder = converted(file, told.append)
-    assert told == ["converting small.gguf"]
+    whole = f"converting small.gguf: {tensors} of {tensors} tensors"
+    assert told == ["reading small.gguf", "converting small.gguf", whole]
     assert folder.parent == tmp_path / "cache" / "models"
     assert [each.name for each in folder.parent.iterdir()] == [folder.name]
     config = json.loads((folder / "config.json").read_text())
     assert config["dtype"] == ("bfloat16" if is_large else "float32")
     assert "quantization_config" not in config
     assert load_model_and_tokenizer(str(folder), "cpu").parameters == lm.num_parameters()
+    assert isinstance(gguf.GGUFReader, type)  # for transformers it was another one
     assert converted(file) == folder
-    assert len(told) == 1
+    assert len(told) == 3
 
 
 @pytest.mark.parametrize("there", ["cache", "package", "hub", "nowhere"])

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import TextArea
 
+from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode, SetSystemPrompt
 from llamagym_tui.protocol.events import (
     CheckpointSaved,
@@ -21,6 +22,7 @@ from llamagym_tui.protocol.events import (
     WarmStartProgressed,
     WarningRaised,
 )
+from llamagym_tui.runs.run_store import RunStore
 from llamagym_tui.screens.play.table import HumanTableScreen
 from llamagym_tui.screens.playground.lines import Banner
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
@@ -148,13 +150,16 @@ async def test_q_asks_while_the_model_is_trained(make_app: MakeApp):
     assert app.return_code == 0
 
 
-async def test_q_leaves_at_once_while_nothing_is_trained(make_app: MakeApp):
+async def test_q_leaves_at_once_while_nothing_is_trained_and_no_run_is_left(tmp_path: Path):
     client = fakes.FakeClient(list(fakes.opening_events())[:2])
-    app = make_app(client)
+    config = fakes.config(tmp_path / "unbegun")
+    RunStore.create(config).close()
+    app = LlamaGymApp(config, client_factory=lambda: client)
     async with app.run_test(size=SMALL) as pilot:
         await sees(pilot, "h opens a table of your own")
         await pilot.press("q")
         await until(pilot, lambda: client.stopped)
+    assert not (tmp_path / "unbegun").exists()
 
 
 @pytest.mark.parametrize("end", ["death", "failure"])
