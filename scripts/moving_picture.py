@@ -12,15 +12,27 @@ import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
+from itertools import groupby
 from typing import NamedTuple
+
+from rich.cells import cell_len
 
 SVG = "{http://www.w3.org/2000/svg}"
 COLUMN, LINE = 12.2, 24.4
 """Units of the export that a column is wide and a line is high."""
+BASELINE = 18.5
+"""Units of the export from the top of a ground to the line that its text stands on."""
 MARGIN = 14
 """Units around the screen."""
-JOINED = re.compile("[\u2500-\u259f\u2800-\u28ff]")
-"""Signs of lines and bars, which have to meet in every font."""
+JOINED = re.compile("[\u2500-\u257f\u2591-\u259f\u2800-\u28ff]")
+"""Signs of lines and shades, which are stretched so that they meet in every font."""
+BLOCKS = {
+    "▀": (0, 0, 1, 1 / 2),
+    "▐": (1 / 2, 0, 1 / 2, 1),
+    **{chr(0x2580 + eighths): (0, 1 - eighths / 8, 1, eighths / 8) for eighths in range(1, 9)},
+    **{chr(0x2590 - eighths): (0, 0, eighths / 8, 1) for eighths in range(1, 8)},
+}
+"""What such a sign fills of its cell: x, y, width and height, as shares of the cell."""
 FONTS = "ui-monospace,'Cascadia Mono','SF Mono',Menlo,Consolas,'DejaVu Sans Mono',monospace"
 
 
@@ -34,12 +46,15 @@ class Frame(NamedTuple):
 
 
 class Ground(NamedTuple):
-    """A coloured rectangle of one line."""
+    """A coloured rectangle in one line."""
 
     y: float
     x: float
     width: float
+    height: float
     fill: str
+    is_block: bool = False
+    """Whether the export has it as a sign, as ▆. It lies on the ground of its cell."""
 
 
 class Text(NamedTuple):
@@ -59,7 +74,9 @@ def picture(frames: Sequence[Frame], columns: int, lines: int) -> str:
     for at, frame in enumerate(frames):
         for piece in pieces(frame.svg):
             shown.setdefault(piece, []).append(at)
-    grounds = [piece for piece in shown if isinstance(piece, Ground)]
+    filled = [piece for piece in shown if isinstance(piece, Ground)]
+    blocks = [piece for piece in filled if piece.is_block]
+    grounds = [piece for piece in filled if not piece.is_block]
     back = Counter(piece.fill for piece in grounds for _ in shown[piece]).most_common(1)[0][0]
     texts = [piece for piece in shown if isinstance(piece, Text)]
     styles = {style: f"t{at}" for at, style in enumerate({text.style: 0 for text in texts})}
@@ -76,8 +93,9 @@ def picture(frames: Sequence[Frame], columns: int, lines: int) -> str:
             else:
                 yield f'<g class="{scenes.setdefault(at, f"s{len(scenes)}")}">{"".join(marks)}</g>'
 
-    # All grounds lie below all texts; within a frame no ground overlaps another one.
-    body = [*group([piece for piece in grounds if piece.fill != back]), *group(texts)]
+    # Within a frame no piece overlaps another one of its kind.
+    body = [*group([piece for piece in grounds if piece.fill != back])]
+    body += [*group(blocks), *group(texts)]
     rules = [f".{name}{{{style}}}" for style, name in styles.items()]
     rules += _moves(scenes, [frame.seconds for frame in frames])
     width, height = columns * COLUMN, lines * LINE
@@ -105,15 +123,33 @@ def pieces(svg: str) -> Iterator[Ground | Text]:
             text = each.text or ""
             if each.get("class") in style_of and text.strip("\xa0 "):
                 style = style_of[each.attrib["class"]].strip(";")
-                at = (float(each.attrib["y"]), float(each.attrib["x"]))
-                yield Text(*at, float(each.attrib["textLength"]), style, text)
+                yield from _signs(float(each.attrib["x"]), float(each.attrib["y"]), style, text)
+
+
+def _signs(x: float, y: float, style: str, text: str) -> Iterator[Ground | Text]:
+    """A text, whose blocks are rectangles: those meet in every font."""
+    fill = re.search(r"fill: (#\w+)", style)
+    for sign, same in groupby(text, lambda sign: sign if sign in BLOCKS and fill else ""):
+        part = "".join(same)
+        width = cell_len(part) * COLUMN
+        if not sign or fill is None:
+            if part.strip("\xa0 "):
+                yield Text(y, x, round(width, 1), style, part)
+        else:
+            left, top, wide, high = BLOCKS[sign]
+            # Signs as wide as their cells are one rectangle.
+            starts, across = ([0], width) if wide == 1 else (range(len(part)), wide * COLUMN)
+            for start in starts:
+                at = (y - BASELINE + top * LINE, x + (start + left) * COLUMN)
+                yield Ground(*at, across, high * LINE, fill[1], is_block=True)
+        x += width
 
 
 def _grounds(rectangles: Sequence[ET.Element]) -> Iterator[Ground]:
     last: Ground | None = None
     for each in rectangles:
         x, y, width = (float(each.attrib[name]) for name in ("x", "y", "width"))
-        ground = Ground(y, x, width, each.attrib["fill"])
+        ground = Ground(y, x, width, LINE, each.attrib["fill"])
         if last is None:
             last = ground
         elif (last.y, last.fill) == (y, ground.fill) and abs(last.x + last.width - x) < 0.1:
@@ -127,7 +163,8 @@ def _grounds(rectangles: Sequence[ET.Element]) -> Iterator[Ground]:
 
 def _ground(ground: Ground) -> str:
     # A little wider than its columns, and as the export a little higher than its line: no seam is seen between two.
-    shape = f"M{ground.x:g} {ground.y - 1.5:g}h{ground.width + 0.3:g}v{LINE + 0.3:g}h-{ground.width + 0.3:g}z"
+    across, down = ground.width + 0.3, ground.height + 0.3
+    shape = f"M{ground.x:.5g} {ground.y - 1.5:.5g}h{across:.4g}v{down:.4g}h-{across:.4g}z"
     return f'<path fill="{ground.fill}" d="{shape}"/>'
 
 

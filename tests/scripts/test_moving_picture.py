@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from textual.app import App, ComposeResult
 from textual.content import Content
 from textual.widgets import Static
@@ -36,6 +37,19 @@ async def test_neighbours_of_one_colour_are_one_ground_and_texts_keep_their_styl
     red = next(piece for piece in found if isinstance(piece, Text) and piece.text == "ab")
     assert red.style == "fill: #ff0000;font-weight: bold"
     assert red.width == 24.4
+
+
+async def test_blocks_are_rectangles_that_fill_their_share_of_a_cell() -> None:
+    found = list(pieces(await exported("██▂▌▌")))
+    blocks = [piece for piece in found if isinstance(piece, Ground) and piece.is_block]
+    top = 24.4 + 1.5  # of the second line
+    full, low, *halves = [(block.x, block.y, block.width, block.height) for block in blocks]
+    assert full == pytest.approx((0, top, 2 * 12.2, 24.4))
+    assert low == pytest.approx((2 * 12.2, top + 24.4 * 3 / 4, 12.2, 24.4 / 4))
+    assert halves == [
+        pytest.approx((3 * 12.2, top, 6.1, 24.4)),
+        pytest.approx((4 * 12.2, top, 6.1, 24.4)),
+    ]
 
 
 async def test_a_still_picture_does_not_move() -> None:
