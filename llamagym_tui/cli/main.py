@@ -115,9 +115,7 @@ def _warm_start_by(method: Literal["sft", "dpo"]) -> Callable[..., Any]:
     return command
 
 
-app.command("sft", help="Train on demonstrations: a warm start for PPO.")(
-    _warm_start_by("sft")
-)
+app.command("sft", help="Train on demonstrations: a warm start for PPO.")(_warm_start_by("sft"))
 app.command(
     "dpo",
     help="Train on corrections: learn to prefer a person's replies to those that they replaced.",

@@ -164,7 +164,9 @@ def warm_start(
             )
             failures = f"{before.parse_failure_rate:.1%} → {after.parse_failure_rate:.1%}"
             over = counted(after.episodes, "episode")
-            texts.append(f"Greedy return {returns}, replies without an action {failures}, over {over}.")
+            texts.append(
+                f"Greedy return {returns}, replies without an action {failures}, over {over}."
+            )
         texts.append(f"Resume with `llamagym-tui train --resume --run-dir {config.run_dir}`.")
         echo(" ".join(texts))
 
