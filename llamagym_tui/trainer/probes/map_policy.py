@@ -18,7 +18,7 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import RAISED, described
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import NO_INFO, expert_action, names_by_turn, observation_text
-from llamagym_tui.game.pictures import Landmark, Panel, PolicyMap
+from llamagym_tui.game.pictures import Landmark, Move, Panel, PolicyMap
 from llamagym_tui.protocol.events import Event, PolicyMapLaidOut, PolicyMapped, WarningRaised
 from llamagym_tui.protocol.map_layout import MapCell, MapPanel
 from llamagym_tui.settings import GenerationConfig
@@ -241,9 +241,9 @@ class PolicyMapper:
 
 
 def _states(panels: Sequence[MapPanel]) -> list[str]:
-    """Text of each state, panel by panel, row by row."""
+    """Text of each state once, panel by panel, row by row."""
     rows = [row for panel in panels for row in panel.cells]
-    return [cell.words for row in rows for cell in row if cell.is_state]
+    return [*dict.fromkeys(cell.words for row in rows for cell in row if cell.is_state)]
 
 
 def _observations(policy_map: PolicyMap) -> list[Any]:
@@ -283,6 +283,7 @@ def lay_out(agent: AgentBase, policy_map: PolicyMap) -> PolicyMapLaidOut:
         best_is_experts=not is_optimal,
         like=str(policy_map.like),
         noun=str(policy_map.noun),
+        shows_one=bool(policy_map.shows_one),
     )
 
 
@@ -328,14 +329,23 @@ def _cell(
             ground=str(state.ground),
             has_wall=has_wall,
         )
+    action_of_field = None
+    if isinstance(state, Move):
+        state, action_of_field = state
     if best is not None:
         found = [int(action) for action in best(state)]
     else:
         action = expert_action(agent, state, NO_INFO, None)
         found = [] if action is None else [int(action)]
-    if not all(action in range(actions) for action in found):
-        raise ValueError(f"the best actions {found} are not all among {actions}")
-    return MapCell(words=observation_text(agent, state, NO_INFO), best=found, has_wall=has_wall)
+    named = found if action_of_field is None else [*found, action_of_field]
+    if not all(action in range(actions) for action in named):
+        raise ValueError(f"the actions {named} are not all among {actions}")
+    return MapCell(
+        words=observation_text(agent, state, NO_INFO),
+        action=action_of_field,
+        best=found,
+        has_wall=has_wall,
+    )
 
 
 def _signs(names: Sequence[str]) -> list[str]:
