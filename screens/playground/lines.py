@@ -58,6 +58,15 @@ MOST_STATE = 32
 """Characters of a state that the last update changed."""
 
 
+STEPS = {
+    "loading the libraries": "libraries",
+    "loading the model": "model",
+    "making the environments": "environments",
+    "": "first turns",
+}
+"""The steps of a start by what the trainer does, in order, and their names."""
+
+
 class Sentence(NamedTuple):
     text: str
     tone: Tone
@@ -235,7 +244,9 @@ def work_line(state: RunState) -> Content:
         done, total = state.batch_progress
         doing = f"playing {total:,} turns, then it learns"
     else:
-        return Content.styled(_doing(state), "bold")
+        return (
+            start_line(state) if state.phase == "loading" else Content.styled(_doing(state), "bold")
+        )
     if progress is not None and progress.left_s is not None:
         left = f", {progress.left_s:,.0f} s left"
     track = bar(done / total)
@@ -245,6 +256,22 @@ def work_line(state: RunState) -> Content:
         ("░" * (BAR - len(track)), "$aside"),
         f" {done:,} of {total:,}{left}",
     )
+
+
+def start_line(state: RunState) -> Content:
+    """The steps of a start: those that are done, the one under way, those to come."""
+    if state.detail not in STEPS:
+        return Content.styled(one_line(state.detail, LONGEST), "bold")
+    now = list(STEPS).index(state.detail)
+    steps = [
+        Content.styled(f"✓ {name}", ASIDE)
+        if number < now
+        else Content.styled(f"▸ {name}", "bold")
+        if number == now
+        else Content.styled(f"· {name}", ASIDE)
+        for number, name in enumerate(STEPS.values())
+    ]
+    return Content("   ").join(steps)
 
 
 def is_quick(state: RunState) -> bool:
@@ -258,8 +285,7 @@ def _doing(state: RunState) -> str:
     phase = PHASES[state.phase]
     if not state.detail or state.phase in ("rolling_out", "updating", "paused"):
         return phase
-    detail = one_line(state.detail, LONGEST)
-    return detail if state.phase == "loading" else f"{phase}: {detail}"
+    return f"{phase}: {one_line(state.detail, LONGEST)}"
 
 
 def learnt(state: RunState) -> str:

@@ -16,9 +16,9 @@ from llamagym_tui.protocol.events import StateDrawn
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.turns import return_text
 from llamagym_tui.screens.conversation.view import ConversationPane, ConversationView
-from llamagym_tui.screens.policy_map.drawing import legend, places_for
-from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
-from llamagym_tui.screens.policy_map.screen import NOWHERE, PolicyGrid, why_not_yet
+from llamagym_tui.screens.policy_map.drawing import best_name, legend, places_for
+from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy, best_policy
+from llamagym_tui.screens.policy_map.screen import NOWHERE, PolicyGrid
 from llamagym_tui.screens.widgets.chart import Curve, Drawing, Plot, baseline_levels
 from llamagym_tui.screens.widgets.look import ASIDE, drawing_content
 from llamagym_tui.screens.widgets.numbers import baselines, share, share_bar
@@ -86,6 +86,7 @@ class MapPane(Pane):
 
     def __init__(self) -> None:
         self._grid = LiveGrid(id="live-map")
+        self._of: tuple[object, object] = (None, None)
         super().__init__(2, "what it would do", "policy_map", self._grid)
 
     def show(self, state: RunState, width: int, height: int) -> None:
@@ -99,8 +100,11 @@ class MapPane(Pane):
         if not self.display:
             return
         grid.styles.height = places.height
-        if layout is not grid.policy.layout or state.mapped is not grid.policy.mapped:
-            grid.show(MappedPolicy(layout, state.mapped))
+        if (layout, state.mapped) != self._of:
+            self._of = (layout, state.mapped)
+            ghost = best_policy(layout) if state.mapped is None else None
+            grid.show(ghost or MappedPolicy(layout, state.mapped))
+            grid.set_class(ghost is not None, "-ghost")
         has_time = state.turn_s > 0 or state.phase == "paused"
         grid.place_on(state.view.seen if has_time else "")
         signs = Content.assemble(*legend(layout, has_colours=not self.app.no_color))
@@ -110,7 +114,7 @@ class MapPane(Pane):
         """In how many states it plays as is best, and how many more than at the start."""
         policy = self._grid.policy
         if state.mapped is None:
-            return why_not_yet(state)
+            return f"{best_name(policy.layout)}; the model is still to learn it"
         if not policy.words:
             return ""
         gained = policy.count.agreeing - MappedPolicy(policy.layout, state.film[0]).count.agreeing
