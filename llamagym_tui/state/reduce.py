@@ -14,9 +14,7 @@ from llamagym_tui.state.returns import RECENT, counted, left_text
 from llamagym_tui.state.run import Inspection, Mark, RunState, WarmStartState
 from llamagym_tui.state.texts import (
     comparison_text,
-    depth_text,
     evaluation_text,
-    measured_text,
     prompts_text,
     warm_start_text,
 )
@@ -101,12 +99,9 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
         case events.SettingsChanged():
             return _settings_changed(state, event)
         case events.SettingsMeasured(values=values, reasons=reasons):
-            measured = replace(state, config=with_measured(state.config, values, reasons))
-            return _noted(
-                measured, f"Measured in the first batch: {clipped(measured_text(event))}."
-            )
+            return replace(state, config=with_measured(state.config, values, reasons))
         case events.DepthMeasured():
-            return _noted(state, f"{depth_text(event)}.")
+            return replace(state, depth=event)
         case events.PolicyMapLaidOut():
             return replace(state, map_layout=event, mapped=None)
         case events.PolicyMapped():
@@ -248,8 +243,6 @@ def _run_started(state: RunState, event: events.RunStarted) -> RunState:
     state = _rewound(state, event)
     if is_new and state.config.origin:
         state = _marked(state, state.config.origin, "its curve begins here")
-    if event.trained and event.mode == "train":
-        state = _noted(state, f"Trained: {event.trained}.")
     return replace(
         state,
         settings={},  # a resumed run tells again what it has kept

@@ -176,6 +176,8 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     """Figures of the updates so far."""
     batch_turns: int = 0
     """Turns of the training episodes that have ended since the last update."""
+    depth: events.DepthMeasured | None = None
+    """Where in the model the game is seen; None until it is measured, if it is."""
     map_layout: events.PolicyMapLaidOut | None = None
     """The agent's policy map, or the reason why it cannot be used; None if it has none, or until it is known."""
     mapped: events.PolicyMapped | None = None

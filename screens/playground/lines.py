@@ -152,20 +152,21 @@ class Status(StateText):
 
     def _lines(self, state: RunState, width: int) -> Content:
         found = sentences(state, partial(key_of, self.app))
-        if found:
-            text = Content("  ·  ").join([Content(one_line(each.text)) for each in found])
+        texts = [Content(one_line(each.text)) for each in found]
+        if found and found[0].tone != "-note":
+            text = Content("  ·  ").join(texts)
             return text if found[0].tone == "-error" else text.truncate(width, ellipsis=True)
         now = self._clock()
-        if now < self._edit_until and (effect := edit_line(state)):
-            return effect.truncate(width, ellipsis=True)
         if self._notice is not None and now < self._notice_until:
             assert isinstance(self._notice.fact, Notice)
-            text = Content.styled(one_line(self._notice.fact.text), "$accent")
-            return text.truncate(width, ellipsis=True)
-        told = self._learnt(state) or hint(state, partial(key_of, self.app))
-        doing = work_line(state)
-        gap = "    " if doing and told else ""
-        return Content.assemble(doing, gap, (told, ASIDE)).truncate(width, ellipsis=True)
+            texts.insert(0, Content.styled(one_line(self._notice.fact.text), "$accent"))
+        elif now < self._edit_until and (effect := edit_line(state)):
+            texts.insert(0, effect)
+        if not texts:
+            told = self._learnt(state) or hint(state, partial(key_of, self.app))
+            doing = work_line(state)
+            texts = [each for each in (doing, Content.styled(told, ASIDE)) if each]
+        return Content("  ·  ").join(texts).truncate(width, ellipsis=True)
 
     def _learnt(self, state: RunState) -> str:
         """What the last update changed, worked out once for each map."""
