@@ -174,10 +174,10 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     """Figures of the last update."""
     history: UpdateSeries = UpdateSeries()
     """Figures of the updates so far."""
+    depth: events.DepthMeasured | None = None
+    """What the first layers of the model foretell; None: nothing was compared, or not yet."""
     batch_turns: int = 0
     """Turns of the training episodes that have ended since the last update."""
-    depth: events.DepthMeasured | None = None
-    """Where in the model the game is seen; None until it is measured, if it is."""
     map_layout: events.PolicyMapLaidOut | None = None
     """The agent's policy map, or the reason why it cannot be used; None if it has none, or until it is known."""
     mapped: events.PolicyMapped | None = None
@@ -400,6 +400,7 @@ def with_history(state: RunState, other: RunState) -> RunState:
         comparison=other.comparison,
         checkpoint=other.checkpoint,
         film=other.film,
+        depth=other.depth,
         edit=other.edit,
     )
 
