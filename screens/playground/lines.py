@@ -157,11 +157,11 @@ class Status(StateText):
             text = Content("  ·  ").join(texts)
             return text if found[0].tone == "-error" else text.truncate(width, ellipsis=True)
         now = self._clock()
-        if self._notice is not None and now < self._notice_until:
+        if now < self._edit_until and (effect := edit_line(state)):
+            texts.insert(0, effect)
+        elif self._notice is not None and now < self._notice_until:
             assert isinstance(self._notice.fact, Notice)
             texts.insert(0, Content.styled(one_line(self._notice.fact.text), "$accent"))
-        elif now < self._edit_until and (effect := edit_line(state)):
-            texts.insert(0, effect)
         if not texts:
             told = self._learnt(state) or hint(state, partial(key_of, self.app))
             doing = work_line(state)
