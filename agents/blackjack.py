@@ -6,10 +6,11 @@ from typing import Any
 from llamagym_tui.agent import Agent, Drawing, Panel, Piece, PolicyMap
 from llamagym_tui.agents._exact_blackjack import STATES, expected_return
 
-BACK = "░░"
+SUITS = "♠♥♣♦"
+BACK = Piece(" ░░ ", "back")
 """A card that lies face down."""
-APART = 5
-"""Cells between the two hands, at least."""
+LABEL = 17
+"""Columns for what a hand is."""
 LONGEST = 20
 """Turns of a hand that nothing cuts off, at most: from 2 aces up to 21, an ace at a time."""
 
@@ -89,23 +90,35 @@ class BlackjackAgent(Agent):
         hand = f"{total} soft" if ace else str(total)
         return f"{hand} against {'ace' if dealer == 1 else dealer}"
 
-    def draw(self, observation: Any, info: Any = None, env: Any = None) -> Drawing:
+    def draw(
+        self, observation: Any, info: Any = None, env: Any = None, player: str = "model"
+    ) -> Drawing:
         """The dealer's card, another one face down, and the player's cards.
 
         Single cards of the player are not observed; where no environment knows them, the total is on one card.
         """
         total, dealer, ace = [int(part) for part in observation]
+        first = _suit_of_first(env)
+        cards = _cards(env, "player")
+        hand = _hand_of(cards, first) if cards else [Piece(f" {total} ", "card")]
         words = f"{total} soft" if ace else str(total)
-        player = _cards(env, "player") or [words]
-        return _table([_face(dealer), BACK], "dealer", player, f"you {words}")
+        shown = _card(dealer, first + 2)
+        return [
+            _line(f"dealer {_face(dealer)}", [shown, BACK]),
+            _line(f"{player} {words}", hand),
+        ]
 
-    def reveal(self, observation: Any, info: Any, env: Any) -> Drawing:
+    def reveal(self, observation: Any, info: Any, env: Any, player: str = "model") -> Drawing:
         """Both hands, as the dealer's cards are turned once the player sticks or is bust."""
-        dealer = _cards(env, "dealer")
-        player = _cards(env, "player")
-        if not (dealer and player):
+        dealers = _cards(env, "dealer")
+        players = _cards(env, "player")
+        if not (dealers and players):
             return ""
-        return _table(dealer, f"dealer {_total(dealer)}", player, f"you {_total(player)}")
+        first = _suit_of_first(env)
+        return [
+            _line(f"dealer {_total(dealers)}", _hand_of(dealers, first + 2)),
+            _line(f"{player} {_total(players)}", _hand_of(players, first)),
+        ]
 
     def expert(self, observation: Any) -> int:
         """The optimal action if one can only hit (1) or stick (0).
@@ -148,41 +161,38 @@ def _face(card: int) -> str:
     return "A" if card == 1 else str(card)
 
 
-def _cards(env: Any, whose: str) -> list[str]:
-    """The faces of a hand that an environment has dealt; none if it is of another kind."""
+def _cards(env: Any, whose: str) -> list[int]:
+    """The cards of a hand that an environment has dealt; none if it is of another kind."""
     table = getattr(env, "unwrapped", None)
-    return [_face(card) for card in getattr(table, whose, ())]
+    return list(getattr(table, whose, ()))
 
 
-def _total(faces: list[str]) -> str:
+def _suit_of_first(env: Any) -> int:
+    """The suit of the player's first card; the game has no suits, so the four cards that were dealt choose it."""
+    return sum(_cards(env, "dealer")[:2]) + 3 * sum(_cards(env, "player")[:2])
+
+
+def _hand_of(cards: list[int], first: int) -> list[Piece]:
+    """The cards of a hand, in suits that follow each other from that of its first card."""
+    return [_card(card, suit) for suit, card in enumerate(cards, start=first)]
+
+
+def _card(card: int, suit: int) -> Piece:
+    sign = SUITS[suit % len(SUITS)]
+    return Piece(f" {_face(card)}{sign} ", "red card" if sign in "♥♦" else "card")
+
+
+def _total(cards: list[int]) -> str:
     """The total of a hand; an ace counts 11 if that is not too much, else 1."""
-    total = sum(1 if face == "A" else int(face) for face in faces)
-    if "A" in faces and total <= 11:
+    total = sum(cards)
+    if 1 in cards and total <= 11:
         total += 10
     return f"{total}, bust" if total > 21 else str(total)
 
 
-def _table(dealer: list[str], dealers: str, player: list[str], players: str) -> Drawing:
-    """Two hands next to each other, and under each what it is."""
-    left = _fan(dealer)
-    right = _fan(player)
-    width = sum(len(piece.text) for piece in left[0])
-    gap = " " * (APART + max(0, len(dealers) - width))
-    lines: list[list[str | Piece]] = []
-    for one, other in zip(left, right, strict=True):
-        lines.append([*one, gap, *other])
-    return [*lines, dealers.ljust(width + len(gap)) + players]
-
-
-def _fan(faces: list[str]) -> list[list[Piece]]:
-    """Cards on three lines, of which each lies on the one before and shows all but its right side."""
-    lines: list[list[Piece]] = [[], [], []]
-    for number, face in enumerate(faces, start=1):
-        edge = "─" * max(2, len(face))
-        sides = [f"┌{edge}", f"│{face:>2}", f"└{edge}"]
-        if number == len(faces):  # no other card lies on it
-            ends = ("──┐", "░░│" if face == BACK else "  │", "──┘")
-            sides = [side + end for side, end in zip(sides, ends, strict=True)]
-        for line, side in zip(lines, sides, strict=True):
-            line.append(Piece(side, "back" if face == BACK else "card"))
-    return lines
+def _line(label: str, cards: list[Piece]) -> list[str | Piece]:
+    """A hand behind what it is."""
+    line: list[str | Piece] = [label.ljust(LABEL)]
+    for card in cards:
+        line += [card, " "]
+    return line

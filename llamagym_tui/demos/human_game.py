@@ -249,7 +249,12 @@ class HumanGame:
         if not game.awaits_other or not self.drawing.text:
             state = game.outcome
             self.drawing = drawn(
-                self._agent, game.env, state.observation, state.info, is_over=state.is_over
+                self._agent,
+                game.env,
+                state.observation,
+                state.info,
+                is_over=state.is_over,
+                player="you",
             )
 
     def _finish(self, end: End) -> None:

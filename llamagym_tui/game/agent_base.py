@@ -121,7 +121,8 @@ class AgentBase(ABC):
         of `Piece` with the ground on which it stands. At most 12 lines of 120 characters are shown.
 
         Define it with ``(self, observation)``, ``(self, observation, info)`` or ``(self, observation, info, env)``;
-        where no environment is in that state, as in an episode that is shown again, `env` is None.
+        where no environment is in that state, as in an episode that is shown again, `env` is None. A last parameter
+        ``player`` gets who plays: ``model`` or ``you``.
         """
         return ""
 

@@ -38,27 +38,34 @@ def renders_text(env: Any, env_kwargs: Mapping[str, Any]) -> bool:
 
 
 def drawn(
-    agent: AgentBase, env: Any, observation: Any, info: Info = NO_INFO, *, is_over: bool = False
+    agent: AgentBase,
+    env: Any,
+    observation: Any,
+    info: Info = NO_INFO,
+    *,
+    is_over: bool = False,
+    player: str = "model",
 ) -> StateDrawing:
     """The drawing of an observation, or of the environment's state; empty if there is none.
 
     Args:
         env: the environment, in the state of the observation. None: there is none.
         is_over: the episode has ended, so that what the game hid may be seen.
+        player: who plays, in a word.
     """
-    offered = {"info": info, "env": env}
+    offered = {"info": info, "env": env, "player": player}
     try:
         if is_over and (revealed := called(agent.reveal, observation, offered)):
-            return _joined(revealed)
+            return joined(revealed)
         if draws(agent):
-            return _joined(called(agent.draw, observation, offered))
+            return joined(called(agent.draw, observation, offered))
         return _rendered(env.render()) if env.render_mode == "ansi" else StateDrawing("")
     except RAISED:  # an environment's code, or a user's, may raise anything
         return StateDrawing("")
 
 
-def _joined(drawing: Any) -> StateDrawing:
-    """An agent's drawing, given as text or as lines of pieces."""
+def joined(drawing: Any) -> StateDrawing:
+    """A drawing given as text or as lines of pieces."""
     if not isinstance(drawing, list | tuple):
         return StateDrawing(_bounded(str(drawing)))
     lines: list[str] = []

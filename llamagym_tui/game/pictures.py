@@ -7,9 +7,13 @@ show the text alone, so what a field is has to be seen by its text, too.
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal, NamedTuple
 
-Ground = Literal["", "floor", "ice", "danger", "goal", "wall", "thing", "player", "card", "back"]
+Ground = Literal[
+    "", "floor", "ice", "danger", "goal", "wall", "thing", "player", "card", "red card", "back"
+]
 """The ground under a piece: floor, what ends an episode badly or well, what can be fetched or used,
-the player's own field, the face of a card and its back. Empty: nothing."""
+the player's own field, a black card, a red one and a card's back. Empty: nothing.
+
+A piece on the ground of a card is a whole card, as `` 10♠ ``; it is drawn larger where there is room."""
 
 
 class Piece(NamedTuple):

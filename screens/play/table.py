@@ -17,6 +17,7 @@ from llamagym_tui.demos.files import DemoWriter
 from llamagym_tui.demos.human_game import MATCH, HumanGame, MatchAgainstModel
 from llamagym_tui.errors import LlamaGymError, UsageError
 from llamagym_tui.game.choices import OfferedAction
+from llamagym_tui.game.large_drawing import large_drawing
 from llamagym_tui.protocol.commands import ProbeActions
 from llamagym_tui.protocol.events import ConversationProbed, EpisodeCorrected
 from llamagym_tui.protocol.literal import one_line
@@ -91,6 +92,8 @@ def saved_text(game: HumanGame, fault: str) -> Content:
     return Content.styled(one_line(text), "$text-error" if fault or writer.fault else ASIDE)
 
 
+ROOM = (60, 4)
+"""Columns and rows for cards."""
 MAKING = "making the environment …"
 
 
@@ -213,7 +216,7 @@ class HumanTableScreen(ChoosingScreen):
         table.show(game.transcript.entries)
         drawing = self.query_one("#play-drawing", Static)
         drawing.display = bool(game.drawing.text)
-        drawing.update(drawing_content(self.app, *game.drawing))
+        drawing.update(drawing_content(self.app, *large_drawing(*game.drawing, *ROOM)))
         header = heading("YOU PLAY", one_line(self._title), f" · {self.ABOUT}")
         notes = [score_text(game, self._state), saved_text(game, self._fault)]
         self.draw_play(header, *self._actions(), notes)

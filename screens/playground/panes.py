@@ -9,6 +9,7 @@ from textual.events import Click
 from textual.widgets import Static
 
 from llamagym_tui.game.drawing import MAX_LINES
+from llamagym_tui.game.large_drawing import large_drawing
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.turns import MOST_ACTIONS, return_text
 from llamagym_tui.screens.playground.lines import age
@@ -23,6 +24,8 @@ from llamagym_tui.state.returns import margin, smoothing_window, thinned
 from llamagym_tui.state.run import RunState
 
 NAME_WIDTH = 12
+CARD_ROOM = (43, 6)
+"""Columns and rows for cards."""
 TITLE_ROWS = 2
 """Rows above a map: its age, and its signs."""
 
@@ -101,7 +104,8 @@ class StateDrawing(StateText):
     def show(self, state: RunState) -> None:
         """Show another state. The pane never shrinks, so that nothing below it jumps."""
         if (drawn := state.view.drawn) is not None:
-            self._lines = max(self._lines, min(1 + drawn.text.count("\n"), MAX_LINES))
+            text, _ = large_drawing(drawn.text, drawn.grounds, *CARD_ROOM)
+            self._lines = max(self._lines, min(1 + text.count("\n"), MAX_LINES))
         self.styles.height = 1 + self._lines
         super().show(state)
 
@@ -111,7 +115,7 @@ class StateDrawing(StateText):
             return Content()
         if drawn is None:
             return Content.styled("state\nThe next observation is drawn here.", ASIDE)
-        text = drawing_content(self.app, drawn.text, drawn.grounds)
+        text = drawing_content(self.app, *large_drawing(drawn.text, drawn.grounds, *CARD_ROOM))
         lines = text.split("\n", include_separator=False, allow_blank=True)[: self._lines]
         wide = max(line.cell_length for line in lines) + 4
         beside = _probabilities(state)[: self._lines]

@@ -68,9 +68,12 @@ FIELDS = {
     "thing": ("#a05fe0", 0.6),
     "player": ("#f2b632", 1.0),
     "card": ("#ffffff", 0.9),
+    "red card": ("#ffffff", 0.9),
     "back": ("#2f6fd0", 0.9),
 }
 """Fields of drawings and maps, by the names of `llamagym_tui.game.pieces`: the background with a share of a colour."""
+INKS = {"red card": ("#b3202a", "ansi_red")}
+"""The text on a ground where it is neither black nor white: its colour, and the terminal's own."""
 TERMINAL_FIELDS = {
     "ice": "ansi_cyan",
     "danger": "ansi_red",
@@ -79,6 +82,7 @@ TERMINAL_FIELDS = {
     "thing": "ansi_magenta",
     "player": "ansi_yellow",
     "card": "ansi_white",
+    "red card": "ansi_white",
     "back": "ansi_blue",
 }
 """The same in a terminal's own colours; the floor has none."""
@@ -151,10 +155,13 @@ def ground_style(app: App[object], ground: str) -> Style:
     """The colour of a field and a text that can be read on it; no style for an unknown name."""
     if app.native_ansi_color:
         color = TERMINAL_FIELDS.get(ground)
-        return Style(Color.parse(color), Color.parse("ansi_black")) if color else Style()
+        _, ink = INKS.get(ground, ("", "ansi_black"))
+        return Style(Color.parse(color), Color.parse(ink)) if color else Style()
     color = app.theme_variables.get(f"field-{ground}")
     if color is None:
         return Style()
+    if ground in INKS:
+        return Style(Color.parse(color), Color.parse(INKS[ground][0]))
     return Style(Color.parse(color), text_on(Color.parse(color)))
 
 

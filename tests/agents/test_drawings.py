@@ -8,6 +8,7 @@ from typing import Any
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
 from llamagym_tui.game.drawing import MAX_COLUMNS, MAX_LINES, StateDrawing, drawn
+from llamagym_tui.game.large_drawing import large_drawing
 from llamagym_tui.game.pictures import Piece
 from tests.toy_env import CountAgent
 
@@ -25,39 +26,75 @@ def grounds(found: StateDrawing) -> list[tuple[str, str]]:
     return [(found.text[start:stop], ground) for start, stop, ground in found.grounds]
 
 
-def test_cards_lie_on_the_table_as_far_as_they_are_known() -> None:
+def test_a_hand_is_a_line_of_cards_as_far_as_they_are_known() -> None:
     agent = BlackjackAgent()
-    assert lines(drawn(agent, None, (14, 1, 1))) == [
-        "┌──┌────┐     ┌─────────┐",
-        "│ A│░░░░│     │14 soft  │",
-        "└──└────┘     └─────────┘",
-        "dealer        you 14 soft",
+    assert lines(drawn(agent, None, (14, 1, 1), player="you")) == [
+        "dealer A          A♣   ░░  ",
+        "you 14 soft       14  ",
     ]
     table = drawn(agent, TABLE, (25, 1, 0))
-    assert lines(table) == [
-        "┌──┌────┐     ┌──┌──┌────┐",
-        "│ A│░░░░│     │10│ 6│ 9  │",
-        "└──└────┘     └──└──└────┘",
-        "dealer        you 25",
-    ]
-    assert grounds(table)[5:8] == [("│ A", "card"), ("│░░░░│", "back"), ("│10", "card")]
+    assert lines(table) == ["dealer A          A♥   ░░  ", "model 25          10♦   6♠   9♥  "]
+    assert grounds(table)[:3] == [(" A♥ ", "red card"), (" ░░ ", "back"), (" 10♦ ", "red card")]
 
 
 def test_the_dealers_card_is_turned_when_the_hand_is_over() -> None:
     agent = BlackjackAgent()
     assert lines(drawn(agent, TABLE, (25, 1, 0), is_over=True)) == [
-        "┌──┌────┐     ┌──┌──┌────┐",
-        "│ A│10  │     │10│ 6│ 9  │",
-        "└──└────┘     └──└──└────┘",
-        "dealer 21     you 25, bust",
+        "dealer 21         A♥   10♣  ",
+        "model 25, bust    10♦   6♠   9♥  ",
     ]
     drew = SimpleNamespace(unwrapped=SimpleNamespace(dealer=[10, 6, 10], player=[1, 1]))
-    assert lines(drawn(agent, drew, (12, 10, 1), is_over=True)) == [
-        "┌──┌──┌────┐        ┌──┌────┐",
-        "│10│ 6│10  │        │ A│ A  │",
-        "└──└──└────┘        └──└────┘",
-        "dealer 26, bust     you 12",
+    revealed = drawn(agent, drew, (12, 10, 1), is_over=True)
+    assert [line[:15] for line in lines(revealed)] == ["dealer 26, bust", "model 12       "]
+
+
+def test_a_card_keeps_its_suit_while_the_hand_goes_on() -> None:
+    agent = BlackjackAgent()
+
+    def cards(dealer: list[int], player: list[int], *, is_over: bool) -> list[str]:
+        table = SimpleNamespace(unwrapped=SimpleNamespace(dealer=dealer, player=player))
+        found = drawn(agent, table, (12, 7, 0), is_over=is_over)
+        return [text.strip() for text, _ in grounds(found)]
+
+    dealt = cards([7, 10], [10, 2], is_over=False)
+    drew = cards([7, 10], [10, 2, 3], is_over=False)
+    shown = cards([7, 10, 2], [10, 2, 3], is_over=True)
+    assert dealt[2:] == drew[2:4] == shown[3:5]
+    assert dealt[0] == drew[0] == shown[0]
+    suits = {card[-1] for card in (*shown[:2], *shown[3:5])}
+    assert suits == set("♠♥♣♦")
+
+
+def test_cards_are_as_large_as_they_fit() -> None:
+    table = drawn(BlackjackAgent(), TABLE, (25, 1, 0))
+    assert lines(large_drawing(*table, 43, 8)) == [
+        "dealer A         model 25             ",
+        "╭─────╮╭─────╮   ╭─────╮╭─────╮╭─────╮",
+        "│A   ♥││░░░░░│   │10  ♦││6   ♠││9   ♥│",
+        "│     ││░░░░░│   │     ││     ││     │",
+        "│♥   A││░░░░░│   │♦  10││♠   6││♥   9│",
+        "╰─────╯╰─────╯   ╰─────╯╰─────╯╰─────╯",
     ]
+    small = large_drawing(*table, 37, 8)
+    assert lines(small) == [
+        "dealer A     model 25       ",
+        "╭───╮╭───╮   ╭───╮╭───╮╭───╮",
+        "│A ♥││░░░│   │10♦││6 ♠││9 ♥│",
+        "╰───╯╰───╯   ╰───╯╰───╯╰───╯",
+    ]
+    assert small == large_drawing(*table, 28, 4)
+    assert grounds(small)[2:7] == [
+        *(("╭───╮", "red card"), ("╭───╮", "card"), ("╭───╮", "red card")),
+        *(("│A ♥│", "red card"), ("│░░░│", "back")),
+    ]
+    assert len(lines(large_drawing(*table, 27, 8))) == 8
+    assert len(lines(large_drawing(*table, 21, 12))) == 12
+    assert large_drawing(*table, 43, 3) == table
+
+
+def test_a_drawing_without_cards_stays_as_it_is() -> None:
+    lake = drawn(FrozenLakeAgent(), None, 6)
+    assert large_drawing(*lake, 43, 8) == lake
 
 
 def test_a_lake_is_ice_with_holes_and_the_walkers_field_is_another() -> None:

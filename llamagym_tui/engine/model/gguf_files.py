@@ -14,6 +14,7 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -150,8 +151,7 @@ def _computed_once(file_name: str, reader: Any, notify: Callable[[str], None]) -
     """
     import gguf
 
-    names = ("GGUFReader", "get_tensor_name_map", "dequantize")
-    own = {name: getattr(gguf, name) for name in names}
+    own = gguf.dequantize
     total = len(reader.tensors)
     done = count(1)
 
@@ -159,16 +159,14 @@ def _computed_once(file_name: str, reader: Any, notify: Callable[[str], None]) -
         number = next(done)
         if number % TOLD == 0:
             notify(f"converting {file_name}: {number} of {total} tensors")
-        return own["dequantize"](*tensor)
+        return own(*tensor)
 
-    gguf.GGUFReader = lambda path: reader
-    gguf.get_tensor_name_map = cache(gguf.get_tensor_name_map)
-    gguf.dequantize = dequantize
-    try:
+    with (
+        patch.object(gguf, "GGUFReader", lambda path: reader),
+        patch.object(gguf, "get_tensor_name_map", cache(gguf.get_tensor_name_map)),
+        patch.object(gguf, "dequantize", dequantize),
+    ):
         yield
-    finally:
-        for name, value in own.items():
-            setattr(gguf, name, value)
 
 
 def _fingerprint(file: Path) -> str:
