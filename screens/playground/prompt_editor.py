@@ -30,7 +30,6 @@ from llamagym_tui.state.prompts import PromptVersion, words
 from llamagym_tui.state.run import RunState
 from llamagym_tui.user_files import data_dir, replace_file
 
-
 SENTENCES = {
     "blackjack": (
         "Always hit.",
