@@ -86,8 +86,8 @@ class VersionList(OptionList):
     @property
     def chosen(self) -> int | None:
         option = self.highlighted_option
-        is_version = option is not None and option.id is not None and option.id.isdecimal()
-        return int(option.id) if is_version else None
+        name = "" if option is None else option.id or ""
+        return int(name) if name.isdecimal() else None
 
     def show(self, state: RunState, sentences: Sequence[str]) -> None:
         # Without a run the trainer has confirmed none yet.

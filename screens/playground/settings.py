@@ -6,7 +6,6 @@ Those that this way of training has no use for are folded away under one line.
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
@@ -65,9 +64,7 @@ class SettingsDialog(OfRun, Dialog[None]):
     def body(self) -> ComposeResult:
         yield SettingList(id="setting-list", markup=False)
         yield Static(id="setting-meaning", markup=False)
-        with Horizontal(id="setting-form"):
-            yield Static("new value", id="value-label", markup=False)
-            yield ValueInput(id="value", may_submit=self._may_apply)
+        yield ValueInput(id="value", placeholder="new value", may_submit=self._may_apply)
         yield Static(id="setting-status", markup=False)
 
     @property

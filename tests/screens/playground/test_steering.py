@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -25,11 +24,12 @@ from llamagym_tui.protocol.events import (
     SettingsMeasured,
     WarningRaised,
 )
-from llamagym_tui.screens.playground.evaluation import EvaluationDialog
+from llamagym_tui.screens.playground.evaluation import EvaluationDialog, interval_bar
 from llamagym_tui.screens.playground.metrics import FigureList, MetricsScreen
 from llamagym_tui.screens.playground.playground import PlaygroundScreen, allowed
 from llamagym_tui.screens.playground.settings import SettingsDialog
 from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
+from llamagym_tui.state.returns import MeanReturn
 from llamagym_tui.state.run import initial_state
 from tests import fakes
 from tests.screens.conftest import MakeApp
@@ -161,6 +161,16 @@ async def test_a_refused_setting_waits_no_longer(make_app: MakeApp):
         await sees(pilot, "Warning: Nothing was changed: no reference.")
 
 
+def test_an_evaluation_is_drawn_with_its_interval_from_the_worst_baseline_to_the_best():
+    known = {"optimal": 0.0, "expert": -0.1, "random": -0.31}
+    # 31 steps of 0.01: the mean stands in cell 21, and 1.96 standard errors of 0.02 are four cells.
+    drawn = interval_bar(MeanReturn(-0.10, 0.02, 400), known).plain
+    assert drawn == f"\n  random −0.310 {'·' * 17}━━━━●━━━━{'·' * 6} 0 optimal"
+    beyond = interval_bar(MeanReturn(0.5, 0.02, 400), known).plain
+    assert beyond == f"\n  random −0.310 {'·' * 31}● 0 optimal"
+    assert not interval_bar(MeanReturn(0.5, 0.02, 400), {"random": 0.0})
+
+
 async def test_e_evaluates_tells_the_progress_and_the_confidence_interval(make_app: MakeApp):
     client = fakes.FakeClient(confirms=False)
     app = make_app(client)
@@ -180,7 +190,7 @@ async def test_e_evaluates_tells_the_progress_and_the_confidence_interval(make_a
         await sees(pilot, "Evaluation: mean return −0.100 ± 0.098 over 400 greedy episodes")
         await pilot.press("e")
         await sees(pilot, "−0.100, 95 % interval −0.198 … −0.002  400 greedy in 2.0 s")
-        await sees(pilot, "optimal −0.047")
+        await sees(pilot, "−0.047 optimal")
 
 
 async def test_e_again_cancels_the_evaluation_that_is_under_way(make_app: MakeApp):
