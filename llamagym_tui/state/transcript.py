@@ -6,6 +6,7 @@ Entries have serial numbers that only grow. The garbage collector does not track
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -76,6 +77,8 @@ class Transcript:
     entries: tuple[Entry, ...] = ()
     """The entries, in order."""
     next_serial: int = 0
+    notice: Entry | None = None
+    """The newest notice."""
 
     @property
     def _last_fact(self) -> Fact | None:
@@ -106,7 +109,8 @@ class Transcript:
 
     def note(self, text: str) -> Transcript:
         """The conversation with a notice at its end."""
-        return self._appended(Notice(clipped(text)))
+        noted = self._appended(Notice(clipped(text)))
+        return replace_fields(noted, notice=noted.entries[-1])
 
     def _turn_finished(self, event: TurnFinished) -> Transcript:
         """The conversation with a whole reply, and after it what came of it."""
@@ -152,16 +156,18 @@ class Transcript:
         last = self.entries[-1]
         if last.fact == fact:
             return self
-        return Transcript((*self.entries[:-1], Entry(last.serial, fact)), self.next_serial)
+        entries = (*self.entries[:-1], Entry(last.serial, fact))
+        return Transcript(entries, self.next_serial, self.notice)
 
     def tail(self, entries: int) -> Transcript:
         """The conversation with its last entries alone."""
-        return Transcript(self.entries[-entries:], self.next_serial)
+        return Transcript(self.entries[-entries:], self.next_serial, self.notice)
 
     def _appended(self, fact: Fact) -> Transcript:
         """The conversation with an entry at its end; if there are too many, the oldest goes."""
         kept = self.entries[-(MAX_ENTRIES - 1) :]
-        return Transcript((*kept, Entry(self.next_serial, fact)), self.next_serial + 1)
+        entries = (*kept, Entry(self.next_serial, fact))
+        return Transcript(entries, self.next_serial + 1, self.notice)
 
 
 def clipped(text: str) -> str:

@@ -83,7 +83,7 @@ class CompareScreen(Fitted[None]):
         return Drawing(
             curves,
             levels=baseline_levels(self._rows[0].known.baselines),
-            marks=[start for row in self._rows if (start := row.known.returns.start)],
+            marks=[(start, "") for row in self._rows if (start := row.known.returns.start)],
             left=0.0,
         )
 

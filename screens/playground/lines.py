@@ -1,7 +1,7 @@
-"""The lines of the playground: what a person has to know now, the progress, how the agent plays, the last prompt edit,
-and the figures of the last update."""
+"""The lines of the playground: how good the policy is, and what goes on now."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -16,13 +16,19 @@ from llamagym_tui.protocol.commands import (
     SetSystemPrompt,
 )
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy, changed_choices
+from llamagym_tui.screens.policy_map.mapped_policy import (
+    MappedPolicy,
+    Spot,
+    changed_choices,
+)
 from llamagym_tui.screens.widgets.key_bar import KeyOf, key_of
-from llamagym_tui.screens.widgets.numbers import BAR, bar, share
+from llamagym_tui.screens.widgets.look import ASIDE
+from llamagym_tui.screens.widgets.numbers import BAR, bar, plain, share
 from llamagym_tui.screens.widgets.run_header import PHASES, StateText
-from llamagym_tui.state.reduce import watched_text
+from llamagym_tui.state.prompts import PromptEdit
 from llamagym_tui.state.returns import counted
 from llamagym_tui.state.run import RunState
+from llamagym_tui.state.transcript import Entry, Notice
 
 Tone = Literal["-error", "-warning", "-note"]
 """The weight of a sentence; the name of a style class."""
@@ -38,6 +44,18 @@ LONGEST = 72
 """Most characters of a description of work."""
 FOLLOWED = 0.1
 """A prompt counts as followed if it changes the play in a larger share of the states."""
+STEADY_S = 2.0
+"""Least number of seconds between two headlines."""
+EDIT_S = 30.0
+"""Seconds for which the effect of a prompt edit has the status line."""
+NOTICE_S = 8.0
+"""Seconds for which a notice has it."""
+QUICK_S = 2.0
+"""Seconds of an update with its batch, below which its progress would only flicker."""
+NARROW_BAR, WIDE_BAR = 10, 30
+"""Cells of the bar from random play to the best."""
+MOST_STATE = 32
+"""Characters of a state that the last update changed."""
 
 
 class Sentence(NamedTuple):
@@ -45,20 +63,106 @@ class Sentence(NamedTuple):
     tone: Tone
 
 
-class Banner(StateText):
-    """Sentences under the header; the first one gives the colour."""
+class Headline(StateText):
+    """How good the policy is, changed every `STEADY_S` at most, so that it can be read."""
 
-    def __init__(self, state: RunState) -> None:
-        super().__init__(self._lines, state, id="banner")
+    def __init__(self, state: RunState, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(headline, state, id="headline")
+        self._clock = clock
+        self._next_at = 0.0
 
     def show(self, state: RunState) -> None:
+        if self._clock() < self._next_at and state.live:
+            return
+        before = self._painted
         super().show(state)
+        has_figures = state.recent_mean is not None or state.mapped is not None
+        if has_figures and not self._text(state, self.content_size.width).is_same(before):
+            self._next_at = self._clock() + STEADY_S
+
+
+def headline(state: RunState, width: int) -> Content:
+    """The mean return: the exact one of the newest map's policy where it is known, else that of the last episodes."""
+    unit = f" {one_line(state.return_unit)}" if state.return_unit else ""
+    mean = state.recent_mean
+    exact = state.mapped.value if state.mapped is not None else None
+    if exact is not None:
+        value, text = exact, plain(exact)
+    elif mean is not None:
+        value, text = mean.mean, mean.text
+    else:
+        return Content.styled(_before_figures(state), ASIDE)
+    parts = [Content.styled(text, "bold"), Content.styled(unit, ASIDE)]
+    known = state.run.baselines if state.run else {}
+    random, best = known.get("random"), known.get("optimal", known.get("expert"))
+    if random is not None and best is not None and best > random:
+        cells = WIDE_BAR if width >= 100 else NARROW_BAR
+        reached = min(max((value - random) / (best - random), 0.0), 1.0)
+        filled = bar(reached, cells)
+        parts += [
+            Content.styled(f"   random {plain(random)} ▕", ASIDE),
+            Content.styled(filled, "$primary"),
+            Content.styled(f"{'░' * (cells - len(filled))}▏ {plain(best)} best", ASIDE),
+        ]
+    return Content("").join(parts).truncate(width, ellipsis=True)
+
+
+def _before_figures(state: RunState) -> str:
+    if state.run is None:
+        return "What it earns is shown here, once it plays."
+    return "No episode has ended yet."
+
+
+class Status(StateText):
+    """The line that is always there: what a person has to know now, or what goes on and what was just learnt.
+
+    It has more rows only for an error.
+    """
+
+    def __init__(self, state: RunState, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(self._lines, state, id="status")
+        self._clock = clock
+        self._edit: PromptEdit | None = None
+        self._edit_until = 0.0
+        self._notice: Entry | None = None
+        self._notice_until = 0.0
+        self._news: tuple[object, str] = ((), "")
+
+    def show(self, state: RunState) -> None:
+        edit = state.edit
+        if edit is not None and (self._edit is None or edit.version != self._edit.version):
+            self._edit_until = self._clock() + EDIT_S
+        self._edit = edit
+        if (notice := state.transcript.notice) is not self._notice:
+            self._notice = notice
+            self._notice_until = self._clock() + NOTICE_S
+        super().show(state)
+        self.display = True
         found = sentences(state, partial(key_of, self.app))
         self.set_classes(found[0].tone if found else "")
 
     def _lines(self, state: RunState, width: int) -> Content:
         found = sentences(state, partial(key_of, self.app))
-        return Content("\n").join([Content(one_line(sentence.text)) for sentence in found])
+        if found:
+            text = Content("  ·  ").join([Content(one_line(each.text)) for each in found])
+            return text if found[0].tone == "-error" else text.truncate(width, ellipsis=True)
+        now = self._clock()
+        if now < self._edit_until and (effect := edit_line(state)):
+            return effect.truncate(width, ellipsis=True)
+        if self._notice is not None and now < self._notice_until:
+            assert isinstance(self._notice.fact, Notice)
+            text = Content.styled(one_line(self._notice.fact.text), "$accent")
+            return text.truncate(width, ellipsis=True)
+        told = self._learnt(state) or hint(state, partial(key_of, self.app))
+        doing = work_line(state)
+        gap = "    " if doing and told else ""
+        return Content.assemble(doing, gap, (told, ASIDE)).truncate(width, ellipsis=True)
+
+    def _learnt(self, state: RunState) -> str:
+        """What the last update changed, worked out once for each map."""
+        if self._news[0] is not state.film:
+            self._news = (state.film, learnt(state))
+        return self._news[1]
 
 
 def sentences(state: RunState, key: KeyOf) -> list[Sentence]:
@@ -97,7 +201,8 @@ def sentences(state: RunState, key: KeyOf) -> list[Sentence]:
         )
         found.append(Sentence(f"Paused. {key('pause', 'space')} resumes; {steps}.", "-note"))
     if state.is_warm_starting:
-        text = f"A warm start is under way. {key('warm_start', 'f')} shows it."
+        detail = f": {one_line(state.detail, LONGEST)}" if state.detail else ""
+        text = f"A warm start is under way{detail}. {key('warm_start', 'f')} shows it."
         found.append(Sentence(text, "-note"))
     return found + [Sentence(text, "-note") for text in _pending(state)]
 
@@ -115,86 +220,105 @@ def _pending(state: RunState) -> Iterator[str]:
         yield f"Prompt v{state.prompt_version} applies from the next episode on."
 
 
-def progress_line(state: RunState, width: int) -> Content:
-    """The work under way, its progress and time left, and the watched environment."""
+def work_line(state: RunState) -> Content:
+    """The work under way with its progress and the time left; the number of updates, where they are quick."""
     if not state.live:
         return Content()
     progress = state.progress
     left = ""
-    if progress is not None:
+    if state.phase in ("rolling_out", "updating") and is_quick(state):
+        return Content.styled(f"update {state.updates:,}", "bold")
+    if progress is not None and progress.doing != "collecting turns":
         doing = one_line(progress.doing)
-        done = progress.done
-        total = progress.total
-        if progress.left_s is not None:
-            left = f" · {progress.left_s:,.0f} s left"
+        done, total = progress.done, progress.total
     elif state.phase in ("rolling_out", "paused") and state.mode == "train" and state.run:
-        doing = "collecting turns"
         done, total = state.batch_progress
+        doing = f"playing {total:,} turns, then it learns"
     else:
-        return Content(_doing(state) + watching_text(state))
+        return Content.styled(_doing(state), "bold")
+    if progress is not None and progress.left_s is not None:
+        left = f", {progress.left_s:,.0f} s left"
     track = bar(done / total)
     return Content.assemble(
         (f"{doing} ", "bold"),
         (track, "$primary"),
         ("░" * (BAR - len(track)), "$aside"),
-        f" {done:,} of {total:,}{left}{watching_text(state)}",
+        f" {done:,} of {total:,}{left}",
     )
+
+
+def is_quick(state: RunState) -> bool:
+    """True if updates follow each other so fast that nobody can follow the progress of one."""
+    stats = state.stats
+    return stats is not None and not state.turn_s and stats.rollout_s + stats.update_s < QUICK_S
 
 
 def _doing(state: RunState) -> str:
     """The phase of a run, with what the trainer says about it."""
-    if state.phase == "rolling_out":
-        return "playing"
     phase = PHASES[state.phase]
-    if not state.detail or state.phase in ("updating", "paused"):
+    if not state.detail or state.phase in ("rolling_out", "updating", "paused"):
         return phase
     detail = one_line(state.detail, LONGEST)
     return detail if state.phase == "loading" else f"{phase}: {detail}"
 
 
-def watching_text(state: RunState) -> str:
-    """The watched environment and its speed; empty at full speed in the first environment."""
-    text = ""
-    if state.env or state.env_intended:
-        text += f" · {watched_text(state)}"
-    if state.env_intended != state.env:
-        text += f" → {state.env_intended + 1:,}?"
-    if state.turn_s or state.turn_s_intended:
-        text += f" · {state.turn_s:g} s a turn"
-    if state.turn_s_intended != state.turn_s:
-        text += f" → {state.turn_s_intended:g} s?"
-    return text
+def learnt(state: RunState) -> str:
+    """The states in which the last update changed the preferred action: one in words, and the number of the others."""
+    layout = state.map_layout
+    if layout is None or len(state.film) < 2:
+        return ""
+    before, after = (MappedPolicy(layout, mapped) for mapped in state.film[-2:])
+    changed = changed_choices(before, after)
+    if not changed:
+        return ""
+    spot = max(changed, key=lambda spot: (_gain(before, after, spot), spot))
+    choice = after.cells[spot].choice
+    assert choice is not None, "it has changed to this one"
+    old, new = (policy.cells[spot].share(choice) for policy in (before, after))
+    action = one_line(layout.action_names[choice])
+    words = f"{_place(after, spot)} now {action} ({share(old, 0)} → {share(new, 0)})"
+    if len(changed) > 1:
+        words += f", {len(changed) - 1:,} more"
+    judged = [agrees for each in changed if (agrees := after.cells[each].agrees) is not None]
+    return f"{words}; {sum(judged):,} of {len(judged):,} right" if judged else words
 
 
-def first_sight(state: RunState, width: int = 0) -> Content:
-    """The agent's play in one sentence; empty while it is unknown."""
-    layout, mapped = state.map_layout, state.mapped
-    played = ""
-    if layout is not None and mapped is not None:
-        policy = MappedPolicy(layout, mapped)
-        gained = policy.count.agreeing - MappedPolicy(layout, state.film[0]).count.agreeing
-        played = policy.words
-        if played and gained:
-            played += f" {'▲' if gained > 0 else '▼'} {abs(gained):,}"
-        if played and not state.map_is_present:
-            played += f" ({age(state.updates - mapped.update)})"
-    return Content("; ".join(filter(None, (one_line(state.described), played))))
+def _gain(before: MappedPolicy, after: MappedPolicy, spot: Spot) -> float:
+    """By how much the action that is preferred now has become more probable."""
+    choice = after.cells[spot].choice
+    return (
+        0.0
+        if choice is None
+        else after.cells[spot].share(choice) - before.cells[spot].share(choice)
+    )
 
 
-def age(updates: int) -> str:
-    """The age of a map in updates; negative if the update was rolled back since."""
-    if updates < 0:
-        return "before the roll back"
-    return f"{counted(updates, 'update')} ago" if updates else "now"
+def _place(policy: MappedPolicy, spot: Spot) -> str:
+    """A state in a few words: its row and column in a table, else the agent's words."""
+    panel = policy.layout.panels[spot.panel]
+    if policy.layout.action is None:
+        return one_line(policy.cells[spot].cell.words, MOST_STATE)
+    return one_line(f"{panel.title} {panel.rows[spot.row]} v {panel.columns[spot.column]}")
 
 
-def edit_line(state: RunState, width: int = 0) -> Content:
+def hint(state: RunState, key: KeyOf) -> str:
+    """What a person could do next."""
+    if state.run is None or state.recorded or state.mode != "train":
+        return ""
+    if not state.updates:
+        return "its first replies are guesses"
+    if state.prompt_version == 0:
+        return f"{key('prompt', 'p')} tells it something, {key('table', 'h')} plays, {key('lesson', 'L')} has lessons"
+    return f"{key('policy_map', 'g')} shows what it does in each state"
+
+
+def edit_line(state: RunState) -> Content:
     """The effect of the last prompt edit on play and returns; empty while it is unknown."""
     if state.edit is None:
         return Content()
     parts = [*_play_changes(state), *_return_change(state)]
     since = f"prompt v{state.edit.version} since {state.edit.episode:,}"
-    return Content(f"{since}: {'; '.join(parts)}" if parts else "")
+    return Content.styled(f"{since}: {'; '.join(parts)}", "$accent") if parts else Content()
 
 
 def _play_changes(state: RunState) -> Iterator[str]:
@@ -227,39 +351,3 @@ def _return_change(state: RunState) -> Iterator[str]:
     after = versions.get(state.edit.version)
     if before is not None and after is not None and min(before.episodes, after.episodes) >= FEWEST:
         yield f"return {before.text} → {after.text}"
-
-
-def figures(state: RunState, width: int) -> Content:
-    """Mean return and the main figures of the last update, in as many rows as they need."""
-    rows = [Content()]
-    for name, value in _figures(state):
-        cell = Content.assemble((f"{name} ", "$aside"), (value, "bold"))
-        if rows[-1] and rows[-1].cell_length + 3 + cell.cell_length > width:
-            rows.append(Content())
-        rows[-1] += Content("   " if rows[-1] else "") + cell
-    return Content("\n").join(rows)
-
-
-def _figures(state: RunState) -> Iterator[tuple[str, str]]:
-    mean, stats = state.recent_mean, state.stats
-    has_interval = mean is not None and mean.episodes > 1
-    yield "return ±95%" if has_interval else "return", "none yet" if mean is None else mean.text
-    if state.dropped:
-        yield "dropped", f"{state.dropped:,}"
-    if stats is None:
-        yield why_no_figures(state), ""
-        return
-    yield "update", f"{state.updates:,}"
-    yield "parse fail", share(stats.parse_failure_rate)
-    if stats.refusal_rate:
-        yield "refused", share(stats.refusal_rate)
-
-
-def why_no_figures(state: RunState) -> str:
-    """A sentence in place of an update's figures."""
-    if state.updates:
-        return f"the figures of update {state.updates:,} are not kept"
-    if not state.live or state.mode == "inference":
-        return "no update: nothing is trained"
-    played, wanted = state.batch_progress
-    return f"first update after {wanted:,} turns ({played:,} so far)"

@@ -190,16 +190,13 @@ def figure_drawing(state: RunState, field: str) -> Drawing | None:
     if len(points) < 2:
         return None
     known = baselines(state) if field == "mean_return" else {}
-    low, high = min(y for _, y in points), max(y for _, y in points)
-    span = high - low or abs(high) or 1.0
     bounds = (FIGURES[field].low, FIGURES[field].high)
-    # A bound far off would flatten the line.
-    near = [y for y in bounds if y is not None and low - span <= y <= high + span]
+    healthy = [Level(bound, BOUND) for bound in bounds if bound is not None]
     return Drawing(
         curves=[Curve(points)],
         band=band,
-        levels=[*(Level(bound, BOUND) for bound in near), *baseline_levels(known)],
-        marks=[mark.episode for mark in state.marks],
+        levels=[*healthy, *baseline_levels(known)],
+        marks=[(mark.episode, one_line(mark.label)) for mark in state.marks],
     )
 
 
@@ -213,7 +210,7 @@ def figure_texts(state: RunState, field: str) -> list[Content]:
         lines.append(Content.assemble(("now      ", ASIDE), value, "  ", words))
     lines.append(Content.assemble(("healthy  ", ASIDE), FIGURES[field].healthy))
     if field == "mean_return":
-        lines.append(Content.styled("░ 95 % interval of each batch's mean", ASIDE))
+        lines.append(Content.styled("shaded: the 95 % interval of each batch's mean", ASIDE))
     if state.marks:
         last = state.marks[-MOST_MARKS:]
         marks = " · ".join(f"{mark.episode:,} {one_line(mark.label)}" for mark in last)

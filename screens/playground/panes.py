@@ -1,33 +1,174 @@
-"""The panes beside the conversation: the curve of mean return, the policy map, and the drawing of the state."""
+"""The four panes of the playground: the table, the policy map, the curve of mean return, and what was just played."""
 
+from functools import partial
 from itertools import zip_longest
 
-from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import Vertical
 from textual.content import Content
 from textual.events import Click
-from textual.widgets import Static
+from textual.widget import Widget
 
 from llamagym_tui.game.drawing import MAX_LINES
+from llamagym_tui.game.drawing import StateDrawing as Drawn
 from llamagym_tui.game.large_drawing import large_drawing
+from llamagym_tui.protocol.events import StateDrawn
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.screens.conversation.turns import MOST_ACTIONS, return_text
-from llamagym_tui.screens.playground.lines import age
+from llamagym_tui.screens.conversation.turns import return_text
+from llamagym_tui.screens.conversation.view import ConversationPane, ConversationView
 from llamagym_tui.screens.policy_map.drawing import legend, places_for
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.policy_map.screen import NOWHERE, PolicyGrid, why_not_yet
-from llamagym_tui.screens.widgets.chart import Curve, Drawing, baseline_levels
+from llamagym_tui.screens.widgets.chart import Curve, Drawing, Plot, baseline_levels
 from llamagym_tui.screens.widgets.look import ASIDE, drawing_content
-from llamagym_tui.screens.widgets.numbers import baselines, share_bar
+from llamagym_tui.screens.widgets.numbers import baselines, share, share_bar
 from llamagym_tui.screens.widgets.run_header import StateText
 from llamagym_tui.state.returns import margin, smoothing_window, thinned
 from llamagym_tui.state.run import RunState
 
 NAME_WIDTH = 12
-CARD_ROOM = (43, 6)
-"""Columns and rows for cards."""
-TITLE_ROWS = 2
-"""Rows above a map: its age, and its signs."""
+CARD_ROWS = 6
+"""Rows for cards, with the line above them."""
+NUMBERS = "⁰¹²³⁴"
+MOST_BARS = 4
+"""Actions that have a bar at the table."""
+FRAME = 2
+"""Rows of a frame."""
+
+
+class Pane(Vertical, can_focus=True):
+    """A part of the screen in a frame with its number, which focuses it; enter opens its own screen."""
+
+    BINDINGS = [Binding("enter", "open", "Larger", show=False, tooltip="Open the pane's screen.")]
+
+    def __init__(self, number: int, name: str, opens: str, *children: Widget) -> None:
+        """A pane.
+
+        Args:
+            number: the key that focuses it.
+            name: the title.
+            opens: the action of the screen that shows more.
+            children: what is in the frame.
+        """
+        super().__init__(*children, id=f"pane-{number}", classes="pane")
+        self._label = Content.assemble((NUMBERS[number], "bold"), f" {name}")
+        self._opens = opens
+        self._entitled: tuple[Content, str] | None = None
+        self.entitle(Content())
+
+    def entitle(self, more: Content, below: str = "") -> None:
+        """Put more behind the title, and words at the lower edge."""
+        title = Content.assemble(self._label, " · ", more) if more else self._label
+        if (title, below) != self._entitled:
+            self._entitled = (title, below)
+            self.border_title = title
+            self.border_subtitle = Content(below)
+
+    async def action_open(self) -> None:
+        await self.screen.run_action(self._opens)
+
+
+class TablePane(Pane):
+    """What is played, as a drawing, with the probabilities of the actions."""
+
+    def __init__(self, state: RunState) -> None:
+        self._drawing = StateDrawing(state)
+        super().__init__(1, "at the table", "app.human_table", self._drawing)
+
+    def show(self, state: RunState, most: int) -> None:
+        """Show the drawing in the rows that it needs, at most `most`."""
+        self._drawing.show(state)
+        self.styles.height = min(self._drawing.rows + FRAME, most)
+
+
+class MapPane(Pane):
+    """The newest policy map."""
+
+    def __init__(self) -> None:
+        self._grid = LiveGrid(id="live-map")
+        super().__init__(2, "what it would do", "policy_map", self._grid)
+
+    def show(self, state: RunState, width: int, height: int) -> None:
+        """Show the newest map in the rows that its cells need, or nothing if there is no map or no room."""
+        layout, grid = state.map_layout, self._grid
+        if layout is None or not layout.panels:
+            self.display = False
+            return
+        places = places_for(layout, width, height)
+        self.display = places.width <= width and places.height <= height
+        if not self.display:
+            return
+        grid.styles.height = places.height
+        if layout is not grid.policy.layout or state.mapped is not grid.policy.mapped:
+            grid.show(MappedPolicy(layout, state.mapped))
+        has_time = state.turn_s > 0 or state.phase == "paused"
+        grid.place_on(state.view.seen if has_time else "")
+        self.entitle(Content(self._agreement(state)), legend(layout, places.cell.width))
+
+    def _agreement(self, state: RunState) -> str:
+        """In how many states it plays as is best, and how many more than at the start."""
+        policy = self._grid.policy
+        if state.mapped is None:
+            return why_not_yet(state)
+        if not policy.words:
+            return ""
+        gained = policy.count.agreeing - MappedPolicy(policy.layout, state.film[0]).count.agreeing
+        more = f" {'▲' if gained > 0 else '▼'} {abs(gained):,}" if gained else ""
+        return policy.words.removeprefix("plays ") + more
+
+
+class CurvePane(Pane):
+    """The curve of mean return."""
+
+    def __init__(self) -> None:
+        self._plot = Plot("The curve begins with the first episodes.", id="returns")
+        super().__init__(3, "the curve", "metrics", self._plot)
+
+    def show(self, state: RunState) -> None:
+        width = self._plot.size.width
+        self._plot.show((state.returns, state.marks), partial(return_drawing, state, width))
+        unit = Content.styled(one_line(state.return_unit), ASIDE)
+        self.entitle(unit, "  ".join(oddities(state)))
+
+
+class PlayedPane(Pane, can_focus=False):
+    """The turns that were just played, a line each; its list has the focus."""
+
+    def __init__(self) -> None:
+        self.view = ConversationView(id="conversation")
+        super().__init__(4, "just played", "inspect", ConversationPane(self.view))
+
+    def show(self, state: RunState, placeholder: str) -> None:
+        if not state.transcript.entries:
+            self.view.placeholder = placeholder
+        self.view.shows_newest = bool(state.turn_s)
+        self.view.show(state.transcript.entries)
+        self.entitle(Content(), pace(state))
+
+
+def pace(state: RunState) -> str:
+    """The watched environment and its pace; empty at full speed in the first environment."""
+    parts = []
+    if state.env or state.env_intended:
+        parts.append(f"environment {state.env + 1:,}")
+        if state.env_intended != state.env:
+            parts[-1] += f" → {state.env_intended + 1:,}?"
+    if state.turn_s or state.turn_s_intended:
+        asked = "" if state.turn_s_intended == state.turn_s else f" → {state.turn_s_intended:g}?"
+        parts.append(f"{state.turn_s:g}{asked} s a turn")
+    return " · ".join(parts)
+
+
+def oddities(state: RunState) -> list[str]:
+    """Shares of replies and numbers of episodes that are not as they should be; empty: all are."""
+    found = []
+    if state.stats is not None and state.stats.parse_failure_rate:
+        found.append(f"{share(state.stats.parse_failure_rate)} of replies name no action")
+    if state.stats is not None and state.stats.refusal_rate:
+        found.append(f"{share(state.stats.refusal_rate)} of actions refused")
+    if state.dropped:
+        found.append(f"{state.dropped:,} episodes failed")
+    return found
 
 
 def return_drawing(state: RunState, width: int) -> Drawing | None:
@@ -40,7 +181,7 @@ def return_drawing(state: RunState, width: int) -> Drawing | None:
         curves=[Curve([(point.episode, point.mean_return) for point in points])],
         band=[margin(point.stderr) for point in points],
         levels=baseline_levels(baselines(state)),
-        marks=[mark.episode for mark in state.marks],
+        marks=[(mark.episode, one_line(mark.label)) for mark in state.marks],
     )
 
 
@@ -61,79 +202,61 @@ class LiveGrid(PolicyGrid, can_focus=False):
         await self.screen.run_action("policy_map")
 
 
-class MapPane(Vertical):
-    DEFAULT_CSS = "MapPane { height: auto; & > Static { height: 2; text-wrap: nowrap; text-overflow: ellipsis; } }"
-
-    def compose(self) -> ComposeResult:
-        yield Static(id="map-title", markup=False)
-        yield LiveGrid(id="live-map")
-
-    def show(self, state: RunState, width: int, height: int) -> None:
-        """Show the newest map in the rows that its cells need, or nothing if there is no map or no room."""
-        layout, grid = state.map_layout, self.query_one(LiveGrid)
-        if layout is None or not layout.panels:
-            self.display = False
-            return
-        places = places_for(layout, width, height - TITLE_ROWS)
-        self.display = places.width <= width and places.height <= height - TITLE_ROWS
-        if not self.display:
-            return
-        grid.styles.height = places.height
-        if layout is not grid.policy.layout or state.mapped is not grid.policy.mapped:
-            grid.show(MappedPolicy(layout, state.mapped))
-        has_time = state.turn_s > 0 or state.phase == "paused"
-        grid.place_on(state.view.seen if has_time else "")
-        when = why_not_yet(state)
-        if state.mapped is not None:
-            when = age(state.updates - state.mapped.update)
-        signs = legend(layout, places.cell.width)
-        title = Content.assemble(("policy map", "bold"), (f" · {when}\n{signs}", ASIDE))
-        self.query_one("#map-title", Static).update(title, layout=False)
-
-
 class StateDrawing(StateText):
-    """The drawing of the watched state, the action probabilities beside it, and the result."""
+    """The drawing of the watched state, the action probabilities below it, and the result."""
 
-    DEFAULT_CSS = "StateDrawing { height: 2; padding: 0 1; background: $surface; }"
+    DEFAULT_CSS = "StateDrawing { height: 1fr; }"
 
     def __init__(self, state: RunState) -> None:
-        super().__init__(self._drawing, state, id="drawing")
+        super().__init__(self._content, state, id="drawing")
         self._lines = 1
-        self.is_wanted = False
+        """Rows of the highest drawing so far: what is below never jumps."""
+        self._bars = 0
+        """The most bars so far."""
+
+    @property
+    def rows(self) -> int:
+        """The drawing, the bars below it, and what came of the turn."""
+        return self._lines + self._bars + 1
 
     def show(self, state: RunState) -> None:
-        """Show another state. The pane never shrinks, so that nothing below it jumps."""
         if (drawn := state.view.drawn) is not None:
-            text, _ = large_drawing(drawn.text, drawn.grounds, *CARD_ROOM)
+            text, _ = self._large(drawn)
             self._lines = max(self._lines, min(1 + text.count("\n"), MAX_LINES))
-        self.styles.height = 1 + self._lines
+            self._bars = max(self._bars, len(_probabilities(state)))
         super().show(state)
+        self.display = True
 
-    def _drawing(self, state: RunState, width: int) -> Content:
+    def _large(self, drawn: StateDrawn) -> Drawn:
+        """The drawing with its cards as large as there is room."""
+        return large_drawing(drawn.text, drawn.grounds, self.content_size.width, CARD_ROWS)
+
+    def _content(self, state: RunState, width: int) -> Content:
         drawn = state.view.drawn
-        if not self.is_wanted:
-            return Content()
         if drawn is None:
-            return Content.styled("state\nThe next observation is drawn here.", ASIDE)
-        text = drawing_content(self.app, *large_drawing(drawn.text, drawn.grounds, *CARD_ROOM))
+            return Content.styled("The next state is drawn here.", ASIDE)
+        text = drawing_content(self.app, *self._large(drawn))
         lines = text.split("\n", include_separator=False, allow_blank=True)[: self._lines]
-        wide = max(line.cell_length for line in lines) + 4
-        beside = _probabilities(state)[: self._lines]
-        rows = [_drawing_title(state)]
-        for left, right in zip_longest(lines, beside, fillvalue=Content()):
-            rows.append(left.pad_right(wide - left.cell_length) + right)
-        room = max(self.content_size.height, 2)
+        room = max(self.content_size.height, 1)
+        bars = _probabilities(state)
+        rows = [left for left, _ in zip_longest(lines, range(self._lines), fillvalue=Content())]
+        if len(rows) + len(bars) + 1 > room:  # beside the drawing, where there are no rows below it
+            wide = max(line.cell_length for line in lines) + 2
+            pairs = zip_longest(rows, bars, fillvalue=Content())
+            rows = [left.pad_right(wide - left.cell_length) + right for left, right in pairs]
+            bars = []
+        rows = [*rows[: max(1, room - 1)], *bars, _result(state)]
         return Content("\n").join([row.truncate(width, ellipsis=True) for row in rows[:room]])
 
 
-def _drawing_title(state: RunState) -> Content:
+def _result(state: RunState) -> Content:
+    """The episode and the turn that are drawn, or how the episode ended."""
     drawn, result = state.view.drawn, state.view.result
     assert drawn is not None
-    title = f"state · episode {drawn.episode:,}, "
+    title = f"episode {drawn.episode:,}"
     if result is None:
-        return Content.styled(f"{title}turn {drawn.turn + 1:,}", ASIDE)
-    earned = return_text(result.episode_return)
-    return Content.assemble((f"{title}{result.end} ", ASIDE), earned)
+        return Content.styled(f"{title}, turn {drawn.turn + 1:,}", ASIDE)
+    return Content.assemble((f"{title}  ", ASIDE), return_text(result.episode_return))
 
 
 def _probabilities(state: RunState) -> list[Content]:
@@ -152,7 +275,7 @@ def _probabilities(state: RunState) -> list[Content]:
             chosen = ""
     if chosen and chosen not in shares:
         return [Content.styled(f"→ {chosen}", "bold")]
-    likeliest = sorted(shares, key=shares.__getitem__, reverse=True)[:MOST_ACTIONS]
+    likeliest = sorted(shares, key=shares.__getitem__, reverse=True)[:MOST_BARS]
     rows = []
     for name in likeliest:
         mark = "→" if name == chosen else " "

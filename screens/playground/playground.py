@@ -1,7 +1,6 @@
-"""The main screen of a run: conversation, curve, map, figures, and the keys that steer it."""
+"""The main screen of a run: the table, the map, the curve, what was just played, and the keys that steer it."""
 
 from collections.abc import Callable
-from functools import partial
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -22,11 +21,17 @@ from llamagym_tui.protocol.commands import (
     TakeWheel,
     Watch,
 )
-from llamagym_tui.screens.conversation.view import ConversationPane, ConversationView
-from llamagym_tui.screens.playground import lines
-from llamagym_tui.screens.playground.panes import MapPane, StateDrawing, return_drawing
-from llamagym_tui.screens.widgets.chart import Plot
-from llamagym_tui.screens.widgets.frame import WIDE, CommandAsked, Fitted
+from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.screens.playground.lines import Headline, Status
+from llamagym_tui.screens.playground.panes import (
+    FRAME,
+    CurvePane,
+    MapPane,
+    Pane,
+    PlayedPane,
+    TablePane,
+)
+from llamagym_tui.screens.widgets.frame import TWO_COLUMNS, CommandAsked, Fitted
 from llamagym_tui.screens.widgets.key_bar import KeyBar, KeyOf, key_of
 from llamagym_tui.screens.widgets.run_header import RunHeader, StateText
 from llamagym_tui.settings import Mode
@@ -34,11 +39,11 @@ from llamagym_tui.setup.lessons import NAMED
 from llamagym_tui.state.run import RunState
 
 LOW = 22
-"""Rows below which the curve is hidden."""
-LEAST_BESIDE = 9
-"""Rows that curve and figures keep above a map."""
-MOST_SIDE = 90
-"""Columns of curve and map, at most."""
+"""Rows below which there is one pane, what was just played."""
+LEAST_CURVE = 7
+"""Rows that the curve's pane keeps below a map."""
+LEAST_PLAYED = 7
+"""Rows that the pane of what was played keeps below the table."""
 REQUESTS: dict[str, Callable[[RunState], AnyCommand]] = {
     "pause": lambda state: Resume() if state.pause_intended else Pause(),
     "faster": lambda state: SetPace(turn_s=state.faster),
@@ -189,8 +194,8 @@ class PlaygroundScreen(Fitted[None]):
         Binding(
             "v",
             "view",
-            "Drawing",
-            tooltip="Show the drawing of the watched state, or hide it.",
+            "Table",
+            tooltip="Show what is played at the table, or hide it.",
             id="view",
             show=False,
         ),
@@ -266,6 +271,17 @@ class PlaygroundScreen(Fitted[None]):
             id="runs",
             show=False,
         ),
+        *[
+            Binding(
+                str(number),
+                f"pane({number})",
+                f"Pane {number}",
+                tooltip="Go to the pane with this number; enter opens its screen.",
+                id=f"pane.{number}",
+                show=False,
+            )
+            for number in range(1, 5)
+        ],
         Binding(
             "question_mark",
             "app.help",
@@ -286,25 +302,20 @@ class PlaygroundScreen(Fitted[None]):
         super().__init__()
         self._state = state
         self._keys: tuple[object, ...] = ()
-        self._drawing_wanted: bool | None = None
-        """The choice of a person; None to draw where the screen is wide."""
+        self._table_wanted = True
 
     def body(self) -> ComposeResult:
         state = self._state
         yield RunHeader(state)
-        yield lines.Banner(state)
-        yield StateText(lines.progress_line, state, id="progress-line")
-        yield StateText(lines.first_sight, state, id="first-sight")
-        yield StateText(lines.edit_line, state, id="prompt-line")
+        yield Headline(state)
         with Container(id="body"):
-            view = ConversationView(id="conversation")
             with Vertical(id="left"):
-                yield StateDrawing(state)
-                yield ConversationPane(view)
-            with Vertical(id="side"):
-                yield Plot("The curve begins with the first episodes.", id="returns")
-                yield MapPane(id="map-pane")
-                yield StateText(lines.figures, state, id="figures")
+                yield TablePane(state)
+                yield PlayedPane()
+            with Vertical(id="right"):
+                yield MapPane()
+                yield CurvePane()
+        yield Status(state)
 
     def on_mount(self) -> None:
         view = self.query_one(ConversationView)
@@ -322,25 +333,38 @@ class PlaygroundScreen(Fitted[None]):
         self._state = state
         if not self.is_attached or not self.query(KeyBar):
             return  # It is not composed yet, or it is being left.
-        conversation = self.query_one(ConversationView)
-        if not state.transcript.entries:
-            conversation.placeholder = waiting_text(state, key_of(self.app, "table", "h"))
-        conversation.shows_newest = bool(state.turn_s)
-        conversation.show(state.transcript.entries)
-        self.show_drawing()
-        for text in self.query(StateText):
+        for text in self.query(StateText).exclude("#drawing"):
             text.show(state)
-        plot = self.query_one("#returns", Plot)
-        plot.display = self.size.height >= LOW
-        plot.show((state.returns, state.marks), partial(return_drawing, state, plot.size.width))
-        body = self.query_one("#body").size
-        width = min(body.width // 2, MOST_SIDE) - 3 if self.size.width >= WIDE else 0
-        self.query_one(MapPane).show(state, width, body.height - LEAST_BESIDE)
+        self._show_panes()
         stage = (state.live, state.mode, state.run is None, bool(state.failure))
         keys = (*stage, state.pending, state.turn_s, state.view.drawn is None)
         if keys != self._keys:
             self._keys = keys
             self.refresh_bindings()
+
+    def _show_panes(self) -> None:
+        state = self._state
+        is_high = self.size.height >= LOW
+        played, curve = self.query_one(PlayedPane), self.query_one(CurvePane)
+        played.show(state, waiting_text(state, key_of(self.app, "table", "h")))
+        self.query_one("#right").display = is_high
+        curve.show(state)
+        has_columns = is_high and self.size.width >= TWO_COLUMNS
+        self._show_table(has_columns)
+        body, right = self.query_one("#body").size, self.query_one("#right").size
+        width = right.width - FRAME if has_columns else 0
+        self.query_one(MapPane).show(state, width, body.height - LEAST_CURVE - FRAME)
+
+    def _show_table(self, has_room: bool) -> None:
+        """Show what is played where there is a drawing of it, and request it from the trainer."""
+        state, table = self._state, self.query_one(TablePane)
+        can_come = state.live and state.run is not None and state.run.draws
+        wanted = has_room and self._table_wanted
+        table.display = wanted and (state.run is None or can_come or state.view.drawn is not None)
+        table.show(state, self.query_one("#body").size.height - LEAST_PLAYED)
+        asked = state.pending.of(DrawStates)
+        if can_come and wanted != (asked is not None and asked.on):
+            self.post_message(CommandAsked(DrawStates(on=wanted)))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Dim the keys for which the trainer is not ready."""
@@ -397,7 +421,7 @@ class PlaygroundScreen(Fitted[None]):
         dialog = ConfirmDialog("roll back?", question, yes="roll back", no="stay")
         dialog.ask(self.app, lambda: self.post_message(CommandAsked(RollBack())))
 
-    # The conversation and the drawing
+    # The panes
 
     def action_turn(self, by: int) -> None:
         """Mark the reply above or below the marked one."""
@@ -408,24 +432,15 @@ class PlaygroundScreen(Fitted[None]):
         self.query_one(ConversationView).action_follow()
 
     def action_view(self) -> None:
-        """Show or hide the drawing of the watched state."""
-        self._drawing_wanted = not self._draws
-        self.show_drawing()
+        """Show or hide the table."""
+        self._table_wanted = not self._table_wanted
+        self._show_panes()
 
-    @property
-    def _draws(self) -> bool:
-        return self.size.width >= WIDE if self._drawing_wanted is None else self._drawing_wanted
-
-    def show_drawing(self) -> None:
-        """Show the drawing above the conversation, and request it from the trainer."""
-        state, wanted = self._state, self._draws
-        can_come = state.live and state.run is not None and state.run.draws
-        drawing = self.query_one(StateDrawing)
-        drawing.is_wanted = wanted and (can_come or state.view.drawn is not None)
-        drawing.show(state)
-        asked = state.pending.of(DrawStates)
-        if can_come and wanted != (asked is not None and asked.on):
-            self.post_message(CommandAsked(DrawStates(on=wanted)))
+    def action_pane(self, number: int) -> None:
+        """Focus a pane, or the list in it."""
+        pane = self.query_one(f"#pane-{number}", Pane)
+        if pane.display:
+            (self.query_one(ConversationView) if isinstance(pane, PlayedPane) else pane).focus()
 
 
 def allowed(action: str, state: RunState, parameters: tuple[object, ...] = ()) -> bool | None:

@@ -1,6 +1,7 @@
-"""A chart as cells of a terminal: curves in Braille dots, a band, dashed levels, marks, two axes.
+"""A chart as cells of a terminal: curves, a band, dashed levels, marks, two axes.
 
-The y axis stands on the left, the names of levels on the right. `Plot` paints a chart at most every `CHART_S` seconds.
+One curve alone is a filled area, several are lines of Braille dots. The y axis stands on the left, the names of levels
+on the right. `Plot` paints a chart at most every `CHART_S` seconds.
 """
 
 import math
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
+from rich.cells import cell_len
 from textual.content import Content
 from textual.geometry import Size
 from textual.widget import Widget
@@ -23,6 +25,14 @@ AXIS = "aside"
 """The colour of axes and their labels."""
 COLUMNS_PER_TICK = 8
 """Columns of the x axis for each of its labels, at least."""
+FILL = "chart-fill"
+"""The colour of the area under a curve."""
+BAND = "chart-band"
+"""The ground of a band."""
+TOPS = "▁▂▃▄▅▆▇█"
+"""The top of the area, in eighths of a row."""
+FAR = 1.0
+"""Times the range of what was seen; a level further off stands at the edge of the chart, with an arrow."""
 
 
 class Curve(NamedTuple):
@@ -74,8 +84,8 @@ class Drawing(NamedTuple):
     band: Sequence[float] = ()
     """Half the height of the shade around the first curve, at each of its points."""
     levels: Sequence[Level] = ()
-    marks: Sequence[float] = ()
-    """x of vertical lines."""
+    marks: Sequence[tuple[float, str]] = ()
+    """x and words of vertical lines."""
     left: float | None = None
     """Begin of the x axis; the first point by default."""
 
@@ -84,6 +94,12 @@ class Cell(NamedTuple):
     character: str
     color: str
     """Name of a colour of the theme."""
+    ground: str = ""
+    """Name of the colour behind it; empty: none."""
+
+    @property
+    def style(self) -> str:
+        return f"${self.color} on ${self.ground}" if self.ground else f"${self.color}"
 
 
 BLANK = Cell(" ", AXIS)
@@ -103,9 +119,14 @@ class Scale(NamedTuple):
         return math.floor(min(share * self.columns * per_cell, self.columns * per_cell - 0.5))
 
     def row(self, y: float, per_cell: int = 1) -> int:
-        """The row of y from the top."""
-        share = (self.high - y) / (self.high - self.low)
+        """The row of y from the top; the first or the last if y is outside the chart."""
+        share = max(0.0, (self.high - y) / (self.high - self.low))
         return math.floor(min(share * self.rows * per_cell, self.rows * per_cell - 0.5))
+
+    def height(self, y: float) -> int:
+        """The height of y above the bottom, in eighths of a row."""
+        share = (y - self.low) / (self.high - self.low)
+        return round(min(max(share, 0.0), 1.0) * self.rows * len(TOPS))
 
 
 def chart_rows(drawing: Drawing, width: int, height: int) -> list[list[Cell]]:
@@ -115,7 +136,8 @@ def chart_rows(drawing: Drawing, width: int, height: int) -> list[list[Cell]]:
     ticks = nice_ticks(low, high, min(5, max(3, rows // 2)))
     labels = tick_labels(ticks)
     before = max(map(len, labels), default=0) + 2
-    names = max((len(level.name) for level in drawing.levels), default=-1) + 1
+    texts = {level: _name(level, low, high) for level in drawing.levels}
+    names = max(map(len, texts.values()), default=-1) + 1
     if 3 * names > width:
         names = 0
     xs = [x for curve in drawing.curves for x, _ in curve.points]
@@ -125,16 +147,17 @@ def chart_rows(drawing: Drawing, width: int, height: int) -> list[list[Cell]]:
     cells = [[BLANK] * scale.columns for _ in range(rows)]
     for column, row, cell in _inside(drawing, scale):
         if 0 <= column < scale.columns and 0 <= row < rows:
-            cells[row][column] = cell
+            cells[row][column] = _over(cells[row][column], cell)
     labelled = {scale.row(tick): label for tick, label in zip(ticks, labels, strict=True)}
     named = {scale.row(level.y): level for level in reversed(drawing.levels)}
     shown: list[list[Cell]] = []
     for row, inside in enumerate(cells):
         label = labelled.get(row, "")
         axis = f"{label:>{before - 2}} {'┤' if label else '│'}"
-        level = named.get(row, Level(0.0, OTHER))
-        name = f" {level.name}".ljust(names)[:names]
-        shown.append([*_cells(axis, AXIS), *inside, *_cells(name, level.line.color)])
+        level = named.get(row)
+        name = f" {texts[level]}" if level else ""
+        color = level.line.color if level else AXIS
+        shown.append([*_cells(axis, AXIS), *inside, *_cells(name.ljust(names)[:names], color)])
     under = " " * (before - 1) + "└" + _x_axis(scale) + " " * names
     return [*shown, _cells(under, AXIS)][:height]
 
@@ -143,14 +166,33 @@ def _cells(text: str, color: str) -> list[Cell]:
     return [Cell(character, color) for character in text]
 
 
+def _over(below: Cell, cell: Cell) -> Cell:
+    """A cell drawn over another one: it stands on what fills the other."""
+    if cell.ground or cell.character in TOPS:
+        return cell
+    ground = FILL if below.character == TOPS[-1] and below.color == FILL else below.ground
+    return cell._replace(ground=ground)
+
+
+def _name(level: Level, low: float, high: float) -> str:
+    """The name of a level, with an arrow if the level is outside the chart."""
+    if not level.name or low <= level.y <= high:
+        return level.name
+    return f"{level.name} {'↑' if level.y > high else '↓'}"
+
+
 def y_range(drawing: Drawing) -> tuple[float, float]:
-    """The least and the greatest y of a chart: those of its curves, its levels and its band."""
+    """The least and the greatest y of a chart: those of its curves, of its band, and of levels that are not far off."""
     values = [y for curve in drawing.curves for _, y in curve.points]
-    values += [level.y for level in drawing.levels]
     # The band is widest in the first episodes: there it may leave the chart.
     banded = list(zip(drawing.curves[0].points, drawing.band, strict=False))
     for (_, y), half in banded[len(banded) // 4 :]:
         values += [y - half, y + half]
+    for level in sorted(drawing.levels, key=lambda level: abs(level.y - values[0])):
+        low, high = min(values), max(values)
+        room = FAR * (high - low) or math.inf
+        if low - room <= level.y <= high + room:
+            values.append(level.y)
     pad = 0.06 * (max(values) - min(values)) or 0.05 * abs(values[0]) or 0.5
     return min(values) - pad, max(values) + pad
 
@@ -159,21 +201,70 @@ def _inside(drawing: Drawing, scale: Scale) -> Iterator[tuple[int, int, Cell]]:
     """The cells between the axes, each with its column and row; later ones cover earlier ones."""
     if drawing.band:
         yield from _band(drawing, scale)
+    is_filled = len(drawing.curves) == 1
+    if is_filled:
+        yield from _area(drawing.curves[0], scale)
     for level in reversed(drawing.levels):  # of two in one row the first is seen
-        for column in range(0, scale.columns, CELLS_PER_DASH):
-            yield column, scale.row(level.y), Cell(level.line.dash, level.line.color)
-    for mark in drawing.marks:
+        if scale.low <= level.y <= scale.high:
+            for column in range(0, scale.columns, CELLS_PER_DASH):
+                yield column, scale.row(level.y), Cell(level.line.dash, level.line.color)
+    if is_filled:
+        yield from _top(drawing.curves[0], scale)
+    else:
+        for curve in drawing.curves:
+            yield from _dotted(curve, scale)
+    yield from _marked(drawing.marks, scale)
+
+
+def _heights(curve: Curve, scale: Scale) -> Iterator[tuple[int, int]]:
+    """The columns of a curve, and its height in each, in eighths of a row."""
+    for (x0, y0), (x1, y1) in pairwise(curve.points):
+        first, last = scale.column(x0), scale.column(x1)
+        for column in range(max(first, 0), min(last + 1, scale.columns)):
+            share = (column - first) / max(1, last - first)
+            yield column, scale.height(y0 + share * (y1 - y0))
+
+
+def _area(curve: Curve, scale: Scale) -> Iterator[tuple[int, int, Cell]]:
+    """What is under a curve."""
+    for column, height in dict(_heights(curve, scale)).items():
+        for row in range(height // len(TOPS)):
+            yield column, scale.rows - 1 - row, Cell(TOPS[-1], FILL)
+
+
+def _top(curve: Curve, scale: Scale) -> Iterator[tuple[int, int, Cell]]:
+    """The cell in which a curve is, in each column."""
+    for column, height in dict(_heights(curve, scale)).items():
+        whole, eighths = divmod(max(height, 1) - 1, len(TOPS))
+        yield column, scale.rows - 1 - whole, Cell(TOPS[eighths], curve.color)
+
+
+def _dotted(curve: Curve, scale: Scale) -> Iterator[tuple[int, int, Cell]]:
+    """A curve in Braille dots."""
+    dots = Dots(scale.columns, scale.rows)
+    places = [(scale.column(x, 2), scale.row(y, 4)) for x, y in curve.points]
+    for place, following in zip(places, places[1:] or places, strict=False):
+        dots.line(*place, *following)
+    for row, line in enumerate(dots.lines):
+        for column, character in enumerate(line):
+            if character != " ":
+                yield column, row, Cell(character, curve.color)
+
+
+def _marked(marks: Sequence[tuple[float, str]], scale: Scale) -> Iterator[tuple[int, int, Cell]]:
+    """Vertical lines, and the words of the last one beside it, on the side that has the room."""
+    for x, _ in marks:
         for row in range(scale.rows):
-            yield scale.column(mark), row, Cell("┊", "accent")
-    for curve in drawing.curves:
-        dots = Dots(scale.columns, scale.rows)
-        places = [(scale.column(x, 2), scale.row(y, 4)) for x, y in curve.points]
-        for place, following in zip(places, places[1:] or places, strict=False):
-            dots.line(*place, *following)
-        for row, line in enumerate(dots.lines):
-            for column, character in enumerate(line):
-                if character != " ":
-                    yield column, row, Cell(character, curve.color)
+            yield scale.column(x), row, Cell("┊", "accent")
+    if not marks:
+        return
+    x, words = marks[-1]
+    column = scale.column(x)
+    text = f" {words} "
+    begin = column + 1 if column + len(text) < scale.columns else column - len(text)
+    has_room = begin >= 0 and cell_len(text) == len(text)
+    for offset, character in enumerate(text if words and has_room else ""):
+        yield begin + offset, scale.rows - 1, Cell(character, "accent", "background")
 
 
 def _band(drawing: Drawing, scale: Scale) -> Iterator[tuple[int, int, Cell]]:
@@ -187,7 +278,7 @@ def _band(drawing: Drawing, scale: Scale) -> Iterator[tuple[int, int, Cell]]:
             half = half0 + share * (half1 - half0)
             if half > 0:
                 for row in range(scale.row(y + half), scale.row(y - half) + 1):
-                    yield column, row, Cell("░", "secondary")
+                    yield column, row, Cell(" ", AXIS, BAND)
 
 
 def _x_axis(scale: Scale) -> str:
@@ -280,7 +371,7 @@ class Plot(Widget):
             return Content.styled(blank + self._wait[:width].center(width), "$aside")
         runs: list[str | tuple[str, str]] = []
         for row in chart_rows(self._drawing, width, height):
-            for color, cells in groupby(row, key=lambda cell: cell.color):
-                runs.append(("".join(cell.character for cell in cells), f"${color}"))
+            for style, cells in groupby(row, key=lambda cell: cell.style):
+                runs.append(("".join(cell.character for cell in cells), style))
             runs.append("\n")
         return Content.assemble(*runs[:-1])

@@ -22,9 +22,16 @@ MIN_WIDTH = 60
 """Cells."""
 MIN_HEIGHT = 16
 """Rows."""
+TWO_COLUMNS = 80
+"""Least number of columns for two panes beside each other."""
 WIDE = 120
-"""Least number of columns for chart and figures beside the conversation."""
-WIDTHS: list[tuple[int, str]] = [(0, "-too-narrow"), (MIN_WIDTH, "-narrow"), (WIDE, "-wide")]
+"""Least number of columns for a list beside what is chosen in it."""
+WIDTHS: list[tuple[int, str]] = [
+    (0, "-too-narrow"),
+    (MIN_WIDTH, "-narrow"),
+    (TWO_COLUMNS, "-two-columns"),
+    (WIDE, "-wide"),
+]
 HEIGHTS: list[tuple[int, str]] = [(0, "-too-short"), (MIN_HEIGHT, "-tall")]
 """Style classes of every screen, by size of the terminal."""
 HELP_KEY = Binding(

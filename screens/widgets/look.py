@@ -53,6 +53,8 @@ TINTED = {
     "ground-note": ("accent", 0.14),
 }
 """Our grounds of texts: the background with a share of a colour."""
+CHART = {"chart-fill": 0.3, "chart-band": 0.13}
+"""Colours of a chart's areas: the background with a share of the primary colour."""
 COLOURED = ("primary", "accent", "success", "warning", "error")
 """Variables of coloured texts."""
 ASIDE_SHARE = 0.6
@@ -97,9 +99,12 @@ def readable(variables: Mapping[str, str]) -> dict[str, str]:
     if background.ansi is not None:
         found["aside"] = f"{variables['foreground']} 60%"
         # A share of one of the terminal's own colours is the whole of it, and its texts would vanish.
-        return found | dict.fromkeys(TINTED, variables["background"])
+        found |= dict.fromkeys(TINTED, variables["background"])
+        return found | {"chart-fill": variables["secondary"], "chart-band": variables["background"]}
     for name, (tint, share) in FIELDS.items():
         found[f"field-{name}"] = background.blend(Color.parse(tint), share).hex
+    for name, share in CHART.items():
+        found[name] = background.blend(Color.parse(variables["primary"]), share).hex
     grounds = [Color.parse(variables[name]) for name in GROUNDS]
     for name, (tint, share) in TINTED.items():
         ground = background.blend(Color.parse(variables[tint]), share)

@@ -64,12 +64,12 @@ def number(value: float, decimals: int | None = None) -> str:
     return signed(value, decimals)
 
 
-def bar(share: float) -> str:
-    """A bar of at most `BAR` cells, in eighths of a cell; empty for NaN."""
+def bar(share: float, cells: int = BAR) -> str:
+    """A bar of at most `cells` cells, in eighths of a cell; empty for NaN."""
     if not math.isfinite(share):
         return ""
     within = min(max(share, 0.0), 1.0)
-    whole, eighths = divmod(round(8 * BAR * within), 8)
+    whole, eighths = divmod(round(8 * cells * within), 8)
     end = " ▏▎▍▌▋▊▉"[eighths] if eighths else ""
     return "█" * whole + end
 

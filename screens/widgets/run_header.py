@@ -11,6 +11,7 @@ from llamagym_tui.protocol.commands import Pause, Resume
 from llamagym_tui.protocol.events import Phase
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.widgets.look import ASIDE
+from llamagym_tui.settings import Mode
 from llamagym_tui.state.run import RunState
 
 TextOf = Callable[[RunState, int], Content]
@@ -39,6 +40,8 @@ class StateText(Widget):
         return self._painted
 
 
+MODES: dict[Mode, str] = {"train": "LEARNING", "inference": "INFERENCE"}
+"""The modes as the header names them."""
 PHASES = {phase: phase.replace("_", " ") for phase in get_args(Phase)} | {
     "warm_starting": "warm start"
 }
@@ -52,7 +55,7 @@ class RunHeader(StateText):
 
 
 def header(state: RunState, width: int) -> Content:
-    """Mode and names on the left, phase and speed on the right."""
+    """What it does and with which model on the left; on the right the phase, the episodes and the speed."""
     mode = _mode(state)
     right = _progress(state)
     agent, model = (one_line(PurePath(name).name or name) for name in (state.agent, state.model))
@@ -63,11 +66,11 @@ def header(state: RunState, width: int) -> Content:
 
 def _mode(state: RunState) -> Content:
     color = "$success" if state.mode == "train" else "$warning"
-    label = state.mode.upper()
+    label = MODES[state.mode]
     if state.mode_intended != state.mode:
-        label += f" → {state.mode_intended}?"
+        label += f" → {MODES[state.mode_intended]}?"
     if state.recorded:
-        label = f"REPLAY · {state.mode}"
+        label = f"REPLAY · {label}"
         color = "$accent"
     elif not state.live:
         label = "NO TRAINER" if state.failure else "ENDED"
@@ -76,12 +79,13 @@ def _mode(state: RunState) -> Content:
 
 
 def _progress(state: RunState) -> Content:
-    doing = PHASES[state.phase]
+    doing = "" if state.phase in ("rolling_out", "updating") else PHASES[state.phase]
     if (asked := state.pending.of(Pause, Resume)) is not None:
-        doing += ", pausing" if isinstance(asked, Pause) else ", resuming"
+        doing = "pausing" if isinstance(asked, Pause) else "resuming"
     style = "bold $error" if state.phase == "failed" else "bold"
     if state.run is None:
         return Content.styled(doing, style)
     speed = state.episodes_per_s
-    rate = f" · {speed:,.0f} ep/s" if speed else ""
-    return Content.assemble((doing, style), (f" · episode {state.episodes:,}{rate}", ASIDE))
+    rate = f" · {speed:,.0f} a second" if speed >= 1 else ""
+    doing += " · " if doing else ""
+    return Content.assemble((doing, style), (f"episode {state.episodes:,}{rate}", ASIDE))

@@ -11,7 +11,7 @@ pytest.importorskip("pty")
 
 from tests.app.terminal_app import TerminalApp
 
-PLAYS = "collecting turns"
+PLAYS = "episode "
 BOOM = """
 def boom(*arguments, **settings):
     raise RuntimeError("it \\x1b[2J broke")

@@ -131,7 +131,7 @@ def is_drawn(screen: Screen[object], state: RunState | None = None) -> bool:
 async def rolling_out(app: App[None], size: tuple[int, int]) -> AsyncIterator[Pilot[None]]:
     """The app on a terminal of a size, once its run plays."""
     async with app.run_test(size=size) as pilot:
-        await sees(pilot, "rolling out")
+        await sees(pilot, "episode ")
         yield pilot
 
 

@@ -47,7 +47,7 @@ async def test_a_moved_key_does_what_the_old_one_did_and_is_shown(
     client = fakes.FakeClient()
     async with make_app(client).run_test(size=LARGE) as pilot:
         await sees(pilot, "f5 Pause")
-        await sees(pilot, "rolling out · episode")
+        await sees(pilot, "episode 0")
         await pilot.press("space", "c")
         assert client.sent == []
         await pilot.press("f5")

@@ -151,7 +151,7 @@ async def test_figures_stay_with_a_sentence_when_nothing_more_can_be_told(make_a
 async def test_a_reply_that_is_not_kept_is_refused_in_a_sentence(make_app: MakeApp):
     client = InspectedClient(confirms=False)
     async with make_app(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, "Dealer shows: 10")
+        await sees(pilot, "20,494 ")
         await pilot.press("i")
         await sees(
             pilot, "Reply 1 of episode 20,494: requested; the trainer answers between two steps."
@@ -179,7 +179,7 @@ async def test_the_marked_reply_is_the_one_that_is_opened(make_app: MakeApp):
 async def test_a_reply_chosen_by_score_shows_the_replies_and_says_so(make_app: MakeApp):
     client = InspectedClient(confirms=False)
     async with make_app(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, "Dealer shows: 10")
+        await sees(pilot, "20,494 ")
         await pilot.press("i")
         await sees(pilot, "requested; the trainer answers")
         assert isinstance(pilot.app.focused, TokenTable), "or no key would move anything"

@@ -60,7 +60,7 @@ def test_human_table(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]
 @at_sizes(WIDE)
 def test_demonstrations(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
-        await sees(pilot, "rolling out")
+        await sees(pilot, "episode ")
         await pilot.press("d")
         await sees(pilot, "1 faulty")
         await pilot.press("down", "down", "down", "down")
@@ -73,7 +73,7 @@ def test_demonstrations(snap_compare: Any, make_app: MakeApp, size: tuple[int, i
 @at_sizes(WIDE)
 def test_warm_start(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
-        await sees(pilot, "rolling out")
+        await sees(pilot, "episode ")
         await pilot.press("f")
         await sees(pilot, "refused")
         await pilot.press("down", "enter", "y")

@@ -37,7 +37,7 @@ async def test_home_offers_the_agents_and_opens_a_playground():
         assert app.config is not None
         assert app.config.agent == "blackjack"
         assert app.config.run_dir.endswith("-blackjack")
-        await sees(pilot, "TRAIN  Blackjack")
+        await sees(pilot, "LEARNING  Blackjack")
         assert client.started == app.config
 
 
@@ -98,7 +98,7 @@ async def test_a_run_that_does_not_end_is_left_at_once_by_a_second_q():
     async with app.run_test(size=(80, 24)) as pilot:
         await sees(pilot, "Blackjack")
         await pilot.press("enter")
-        await sees(pilot, "rolling out")
+        await sees(pilot, "episode ")
         client.stop_takes_s = 60.0
         await pilot.press("q", "q")
         await sees(pilot, "q again leaves at once.")

@@ -95,7 +95,7 @@ class Trainer(fakes.FakeClient):
 
 
 async def take(pilot: Pilot[None]) -> None:
-    await sees(pilot, "rolling out")
+    await sees(pilot, "episode ")
     await pilot.press("w")
     await sees(pilot, YOUR_TURN)
 

@@ -40,7 +40,7 @@ async def furnished(pilot: Pilot[None]) -> None:
     """Wait until all of the playground is there, its chart drawn."""
     app = pilot.app
     assert isinstance(app, LlamaGymApp)
-    await sees(pilot, "first update after")
+    await sees(pilot, "episode ")
     if app.size.width >= WIDE[0] and app.run_state is not None and app.run_state.returns.groups:
         await until(pilot, lambda: is_drawn(app.screen, app.run_state))
     await stands_still(pilot)

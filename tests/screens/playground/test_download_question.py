@@ -38,7 +38,7 @@ async def test_no_trainer_is_started_until_the_download_is_agreed_to(make_app: M
         await pilot.pause()
         assert client.started is None
         await pilot.press("y")
-        await sees(pilot, "rolling out")
+        await sees(pilot, "episode ")
 
 
 async def test_whoever_does_not_want_it_is_back_in_the_shell_without_a_run(
@@ -62,6 +62,6 @@ async def test_a_model_that_is_here_needs_no_question(make_app: MakeApp, missing
     client = fakes.FakeClient(fakes.opening_events())
     app = make_app(client, model=MODEL)
     async with app.run_test(size=SIZE) as pilot:
-        await sees(pilot, "rolling out")
+        await sees(pilot, "episode ")
     assert client.started is not None
     assert client.started.model == MODEL

@@ -36,7 +36,7 @@ async def test_clicks_and_keys_mark_a_turn_that_is_then_shown_in_full(make_app: 
     app = make_app(run())
     async with rolling_out(app, SIZE) as pilot:
         view = app.screen.query_one(ConversationView)
-        row = next(y for y, line in enumerate(shown(pilot).splitlines()) if " 11  " in line)
+        row = next(y for y, line in enumerate(shown(pilot).splitlines()) if "│11  " in line)
         await pilot.click(offset=(20, row))
         assert view.marked is not None
         assert (view.marked.episode, view.marked.turn) == (11, 0)

@@ -24,7 +24,7 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.runs.run_store import RunStore
 from llamagym_tui.screens.play.table import HumanTableScreen
-from llamagym_tui.screens.playground.lines import Banner
+from llamagym_tui.screens.playground.lines import Status
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.playground.prompt_editor import PromptEditor
 from llamagym_tui.screens.widgets.dialogs import QuitDialog
@@ -42,7 +42,7 @@ async def test_the_watched_conversation_streams(make_app: MakeApp):
     async with app.run_test(size=SMALL) as pilot:
         hand = list(fakes.hand(7, [("Your total: 14.", '{"action": 1}', "json")], -1.0))
         client.emit(*hand[:3])
-        await sees(pilot, '7       Your total: 14.       {"ac▌')
+        await sees(pilot, '7       Your total: 14.  {"ac▌')
         client.emit(*hand[3:])
         await sees(pilot, "▼ −1")
         assert client.started is not None
@@ -54,7 +54,7 @@ async def test_figures_and_curve_stand_beside_the_conversation_of_a_wide_termina
     client = fakes.FakeClient(fakes.demo_run())
     async with make_app(client).run_test(size=LARGE) as pilot:
         await sees(pilot, "optimal −0.047")
-        for text in ("update 40", "parse fail 0.3%"):
+        for text in ("just played", "0.3% of replies name no action"):
             await sees(pilot, text)
         await until(pilot, lambda: is_drawn(pilot.app.screen), "the chart")
 
@@ -79,22 +79,22 @@ async def test_a_collapse_stays_in_sight_until_something_is_done_about_it(
             message="The policy has collapsed: losses. Roll back.", collapsed=True
         )
         client.emit(collapsed, WarningRaised(message="The disk is full."))
-        banner = pilot.app.screen.query_one(Banner)
+        banner = pilot.app.screen.query_one(Status)
         told = "After update 0: The policy has collapsed: losses. Roll back."
-        await until(pilot, lambda: banner.display and told in widget_text(banner))
+        await until(pilot, lambda: told in widget_text(banner))
         client.emit(
             SettingsChanged(changes={"ppo.lr": 1e-4})
             if key == "settings"
             else RolledBack(update=0, reason=".")
         )
-        await until(pilot, lambda: not banner.display)
+        await until(pilot, lambda: "collapsed" not in widget_text(banner))
 
 
 async def test_a_pause_is_shown_as_pending_until_the_trainer_confirms_it(make_app: MakeApp):
     client = fakes.FakeClient(confirms=False)
     async with rolling_out(make_app(client), SMALL) as pilot:
         await pilot.press("space")
-        await sees(pilot, "rolling out, pausing")
+        await sees(pilot, "pausing · episode")
         assert "Paused." not in shown(pilot)
         client.emit(PhaseChanged(phase="paused"))
         await sees(pilot, "Paused.")
@@ -104,7 +104,7 @@ async def test_t_switches_to_inference_and_says_so_in_words(make_app: MakeApp):
     client = fakes.FakeClient(confirms=False)
     async with rolling_out(make_app(client), SMALL) as pilot:
         await pilot.press("t")
-        await sees(pilot, "TRAIN → inference?")
+        await sees(pilot, "LEARNING → INFERENCE?")
         assert client.sent == [SetMode(mode="inference")]
         client.emit(ModeChanged(mode="inference"))
         await sees(pilot, "INFERENCE  Blackjack")
@@ -117,7 +117,7 @@ async def test_a_prompt_is_pending_until_confirmed_and_then_awaits_its_episode(m
     client = fakes.FakeClient(fakes.demo_run(), confirms=False)
     app = make_app(client)
     async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "Dealer shows: 10.")
+        await sees(pilot, "20,494 ")
         await pilot.press("p")
         await reaches(pilot, PromptEditor)
         app.screen.query_one(TextArea).text = "Hit below 13."
@@ -202,7 +202,7 @@ async def test_r_starts_a_dead_trainer_again_and_keeps_what_was_seen(make_app: M
         await sees(pilot, "r Restart")
         await pilot.press("r")
         await sees(pilot, "The trainer is started again.")
-        await sees(pilot, "rolling out")
+        await sees(pilot, "episode ")
         assert "NO TRAINER" not in shown(pilot)
         assert clients[1].started is not None
         assert clients[1].started.resume is False, "there is no checkpoint in this folder"
@@ -217,7 +217,7 @@ async def test_a_full_disk_stays_on_the_screen_until_a_checkpoint_is_written(mak
         client.emit(full, *fakes.hand(900, [("Your total: 12.", '{"action": 0}', "json")], 1.0))
         await sees(pilot, "No space left on device. Make room there, or")
         client.emit(CheckpointSaved(update=1))
-        await until(pilot, lambda: "No space" not in app.screen.query_one(Banner).render().plain)
+        await until(pilot, lambda: "Make room" not in widget_text(app.screen.query_one(Status)))
         client.emit(full)
         await sees(pilot, "No space left on device. Make room there")
         await pilot.press("q", "y")
@@ -230,16 +230,18 @@ async def test_what_takes_seconds_stands_under_the_header_with_the_time_left(mak
     app = make_app(client)
     async with app.run_test(size=(120, 34)) as pilot:
         client.emit(Progressed(doing="collecting turns", done=384, total=1024, left_s=40.4))
-        await sees(pilot, "collecting turns ███▊░░░░░░ 384 of 1,024 · 40 s left")
+        await sees(pilot, "playing 1,024 turns, then it learns ███▊░░░░░░ 384 of 1,024, 40 s left")
         client.emit(PhaseChanged(phase="updating"))
-        await sees(pilot, "updating · episode 0")
+        await sees(pilot, "updating")
         assert "40 s left" not in shown(pilot)
         client.emit(Progressed(doing="updating", done=61, total=100, left_s=130.0))
-        await sees(pilot, "updating ██████▏░░░ 61 of 100 · 130 s left")
+        await sees(pilot, "updating ██████▏░░░ 61 of 100, 130 s left")
         client.emit(PhaseChanged(phase="evaluating", detail="12 of 1,000 episodes, 3 min left"))
         await sees(pilot, "evaluating: 12 of 1,000 episodes, 3 min left")
         client.emit(
             PhaseChanged(phase="warm_starting"),
             WarmStartProgressed(step=3, steps=96, loss=0.5, left_s=61.0),
         )
-        await sees(pilot, "warm start: step 3 of 96, loss 0.500, 61 s left")
+        await sees(
+            pilot, "A warm start is under way: step 3 of 96, loss 0.500, 61 s left. f shows it."
+        )

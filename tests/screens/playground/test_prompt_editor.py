@@ -46,7 +46,7 @@ def kept_draft() -> str | None:
 
 
 async def open_editor(pilot: Pilot[None], app: LlamaGymApp) -> TextArea:
-    await sees(pilot, "rolling out")
+    await sees(pilot, "episode ")
     await pilot.press("p")
     await reaches(pilot, PromptEditor)
     return app.screen.query_one(TextArea)

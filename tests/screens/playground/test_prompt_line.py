@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from llamagym_tui.protocol.events import AnyEvent, PromptChanged
-from llamagym_tui.screens.playground.lines import edit_line, progress_line
+from llamagym_tui.screens.playground.lines import edit_line, work_line
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 from tests import fakes
@@ -73,4 +73,4 @@ def test_without_word_of_progress_the_turns_of_the_batch_under_way_are_shown():
         [*fakes.opening_events(), fakes.counted([1.0] * 512, 512)],
         initial_state(fakes.config(Path("/runs/demo"))),
     )
-    assert progress_line(state, 80).plain == "collecting turns █████░░░░░ 512 of 1,024"
+    assert work_line(state).plain == ("playing 1,024 turns, then it learns █████░░░░░ 512 of 1,024")

@@ -17,7 +17,7 @@ def test_blackjack(snap_compare: Any, make_app: MakeApp):
     client = fakes.FakeClient(blackjack())
 
     async def settled(pilot: Pilot[None]) -> None:
-        await sees(pilot, "rolling out")
+        await sees(pilot, "episode ")
         await pilot.press("g")
         await sees(pilot, "in 224 of 280")
         client.emit(*updated(16.5, 13))

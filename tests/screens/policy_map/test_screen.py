@@ -137,7 +137,7 @@ async def test_an_expert_that_need_not_be_the_best_is_called_the_expert(make_app
 async def test_where_there_is_no_map_a_sentence_says_why(make_app: MakeApp, events, words):
     client = fakes.FakeClient(events)
     async with make_app(client).run_test(size=NARROW) as pilot:
-        await sees(pilot, "rolling out" if events else "starting the trainer")
+        await sees(pilot, "episode " if events else "starting the trainer")
         await pilot.press("g")
         await sees(pilot, words)
 

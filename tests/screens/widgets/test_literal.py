@@ -56,7 +56,7 @@ async def test_every_widget_is_looked_at_and_its_border_too(
 async def test_a_notification_is_a_line_without_markup(make_app: MakeApp):
     app = make_app()
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        await sees(pilot, "rolling out")
+        await sees(pilot, "episode ")
         app.screen.notify("[red]a\x1b\nb[/red]" + "x" * 10_000, markup=True)
         await sees(pilot, "[red]a␛")
         assert len(notices(app)[0]) == LONGEST_NOTICE

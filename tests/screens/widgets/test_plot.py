@@ -9,6 +9,7 @@ from textual.app import ComposeResult
 
 from llamagym_tui.screens.widgets import chart as charts
 from llamagym_tui.screens.widgets.chart import (
+    BAND,
     BOUND,
     Curve,
     Drawing,
@@ -34,14 +35,31 @@ def text_of(drawing: Drawing, width: int, height: int) -> list[str]:
     return rows
 
 
-def test_a_line_is_drawn_dot_by_dot_between_its_axes():
+def test_one_curve_is_an_area_and_two_are_lines_of_dots_between_their_axes():
     assert text_of(RISING, 10, 5) == [
+        " 1 ┤    ▁▆",
+        "   │   ▃██",
+        " 0 ┤  ▅███",
+        "−1 ┤▂▇████",
+        "   └0────1",
+    ]
+    both = RISING._replace(curves=RISING.curves * 2)
+    assert text_of(both, 10, 5) == [
         " 1 ┤    ⢀⠎",
         "   │   ⡰⠁ ",
         " 0 ┤ ⢀⠎   ",
         "−1 ┤⡰⠁    ",
         "   └0────1",
     ]
+
+
+def test_a_level_far_off_stands_at_the_edge_and_does_not_flatten_the_curve():
+    curve = Curve([(0.0, 22.0), (9.0, 30.0)])
+    rows = text_of(Drawing([curve], levels=[Level(500.0, BOUND, "best 500")]), 40, 8)
+    assert rows[0].endswith("best 500 ↑")
+    assert any(row.strip().startswith("30") for row in rows)
+    near = text_of(Drawing([curve], levels=[Level(36.0, BOUND, "best 36")]), 40, 8)
+    assert any("╌" in row and row.rstrip().endswith("best 36") for row in near)
 
 
 @pytest.mark.parametrize(
@@ -61,10 +79,14 @@ def test_labels_of_the_x_axis_stand_apart_under_their_places(width: int, labels:
 
 def test_the_band_is_around_the_curve_and_a_mark_in_its_column():
     points = [(float(x), 0.0) for x in range(11)]
-    drawing = Drawing([Curve(points)], [0.5] * 11, [Level(-1.0, BOUND), Level(1.0, BOUND)], [5.0])
+    drawing = Drawing(
+        [Curve(points)], [0.5] * 11, [Level(-1.0, BOUND), Level(1.0, BOUND)], [(5.0, "v1")]
+    )
     rows = text_of(drawing, 24, 12)
-    assert [number for number, row in enumerate(rows) if "░" in row] == [3, 4, 6, 7]
-    assert "⠤⠤" in rows[5]
+    cells = chart_rows(drawing, 24, 12)
+    assert [n for n, row in enumerate(cells) if any(each.ground == BAND for each in row)] == [3, 4]
+    assert [n for n, row in enumerate(rows) if "██" in row] == [6, 7, 8, 9]
+    assert " v1 " in rows[10]
     columns = {row.index("┊") for row in rows if "┊" in row}
     assert len(columns) == 1
     inside = rows[-1].index("└") + 1
@@ -78,7 +100,7 @@ def test_whatever_the_room_and_the_values_are_a_chart_fills_it(width: int, heigh
         for last in (1.0, 1e12):
             points = [(0.0, value), (last, -value)]
             levels = [Level(value, BOUND, "optimal")]
-            drawing = Drawing([Curve(points)], [abs(value)] * 2, levels, [last])
+            drawing = Drawing([Curve(points)], [abs(value)] * 2, levels, [(last, "a change")])
             rows = chart_rows(drawing, width, height)
             assert len(rows) == height
 
