@@ -79,7 +79,7 @@ async def test_q_in_a_run_that_was_begun_at_home_asks_and_goes_home():
             await sees(pilot, "episode 512")
             await sees(pilot, "q Leave")
             await pilot.press("m", "escape", "q")
-            await sees(pilot, "Leaving writes a checkpoint")
+            await sees(pilot, "Leaving writes a")
             await pilot.press("n", "q", "y")
             await until(pilot, lambda: isinstance(app.screen, HomeScreen), "home")
             assert len(clients) == runs
