@@ -81,23 +81,24 @@ class TaxiAgent(TabularAgent):
         return [*lines, where, f"> < destination {NAMES[destination]}"]
 
     def policy_map(self) -> PolicyMap:
-        """The way to each stand: to a passenger who waits there, and with one who wants to go there."""
+        """The fields under each errand, one at a time: every state that is not the end."""
         panels = []
-        for stand, name in enumerate(STANDS):
-            letter = name[0].upper()
-            panels.append(_panel(f"get {letter}", stand, (stand + 1) % 4))
-            panels.append(_panel(f"to {letter}", IN_TAXI, stand))
-        return PolicyMap(panels, signs="↓↑→←PD", best=self.first_actions)
+        for passenger in range(len(NAMES)):
+            for destination in range(len(STANDS)):
+                if passenger != destination:
+                    panels.append(_panel(passenger, destination))
+        return PolicyMap(panels, signs="↓↑→←PD", best=self.first_actions, shows_one=True)
 
 
-def _panel(title: str, passenger: int, destination: int) -> Panel:
+def _panel(passenger: int, destination: int) -> Panel:
     """Every field on which the taxi may be while passenger and destination stay where they are."""
-    numbers = [str(number) for number in range(SIZE)]
+    unnamed = [""] * SIZE
     states = [
         [((row * 5 + column) * 5 + passenger) * 4 + destination for column in range(SIZE)]
         for row in range(SIZE)
     ]
-    return Panel(title, numbers, numbers, states, "row", "column", WALLS)
+    title = f"{NAMES[passenger]} → {NAMES[destination]}"
+    return Panel(title, unnamed, unnamed, states, walls=WALLS)
 
 
 def _stand(stand: int) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from llamagym_tui.agent import Agent, Drawing, Landmark, Panel, Piece, PolicyMap
+from llamagym_tui.agent import Agent, Drawing, Landmark, Move, Panel, Piece, PolicyMap
 
 EMPTY = "."
 MINE = "X"
@@ -21,6 +21,17 @@ LINES = (
 OTHER = {MINE: THEIRS, THEIRS: MINE}
 START = EMPTY * 9
 SIZE = 3
+BOARDS = (
+    ("begin", START),
+    ("reply", "O........"),
+    ("reply", "....O...."),
+    ("reply", ".O......."),
+    ("second", "O...X...."),
+    ("second", ".O..X...."),
+    ("win", "XX.OO...."),
+    ("block", "OO..X...X"),
+)
+"""The boards of the policy map with their titles; X is to move."""
 
 
 def free(board: str) -> list[int]:
@@ -136,22 +147,30 @@ class TicTacToeAgent(Agent):
         return f"{count} of 9 fields taken"
 
     def policy_map(self) -> PolicyMap:
-        """The answers to the opponent's first move, and to its move after one's own in the center."""
-        center = marked(START, 4, MINE)
-        answers = [marked(START, field, THEIRS) for field in range(9)]
-        later: list[Any] = [marked(center, field, THEIRS) for field in range(9)]
-        later[4] = Landmark(MINE, "your field", "player")
-        titled = {"their first move": answers, "after your center": later}
+        """Boards as they come in play: the first move, the answer to each kind of field, and what a line asks for."""
         panels = [
-            Panel(title, ["top", "mid", "low"], ["l", "m", "r"], _squared(boards))
-            for title, boards in titled.items()
+            Panel(title, [""] * SIZE, [""] * SIZE, _squared(_fields_to_take(board)))
+            for title, board in BOARDS
         ]
         return PolicyMap(
             panels,
-            signs="123456789",
+            signs=MINE.lower() * 9,
             best=lambda board: best(str(board), MINE),
             noun="boards",
         )
+
+
+def _fields_to_take(board: str) -> list[Move | Landmark]:
+    """The fields of a board: a move on each that is empty."""
+    fields: list[Move | Landmark] = []
+    for field, mark in enumerate(board):
+        if mark == EMPTY:
+            fields.append(Move(board, field))
+        elif mark == MINE:
+            fields.append(Landmark(mark, "your mark", "player"))
+        else:
+            fields.append(Landmark(mark, "their mark", "danger"))
+    return fields
 
 
 def _squared(fields: list[Any]) -> list[list[Any]]:

@@ -16,14 +16,23 @@ from llamagym_tui.game.actions import FAILED, ActionReading, answer, read_action
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation
 from llamagym_tui.game.observations import fields, in_words, named_levels
-from llamagym_tui.game.pictures import Dots, Drawing, Ground, Landmark, Panel, Piece, PolicyMap
+from llamagym_tui.game.pictures import (
+    Dots,
+    Drawing,
+    Ground,
+    Landmark,
+    Move,
+    Panel,
+    Piece,
+    PolicyMap,
+)
 from llamagym_tui.game.transitions import best_actions, exact_return
 
 if TYPE_CHECKING:
     from llamagym_tui.engine.llamagym_loop import LlamaGymLoop
 
 __all__ = [
-    "FAILED", "ActionReading", "Agent", "Dots", "Drawing", "Ground", "Landmark", "Panel", "Piece", "PolicyMap",
+    "FAILED", "ActionReading", "Agent", "Dots", "Drawing", "Ground", "Landmark", "Move", "Panel", "Piece", "PolicyMap",
     "answer", "best_actions", "exact_return", "fields", "in_words", "named_levels", "read_action",
 ]  # fmt: skip
 

@@ -44,7 +44,7 @@ TIMED = (
     "pid",
 )
 """Fields of events that differ from one run to the next."""
-PACED = ("EpisodesCounted", "PhaseChanged")
+PACED = ("EpisodesCounted", "PhaseChanged", "PolicyMapped")
 """Events that come by the clock."""
 
 

@@ -47,16 +47,24 @@ class Landmark(NamedTuple):
     """The ground under it, for its colour."""
 
 
+class Move(NamedTuple):
+    """A field of a panel that stands for one action in a state, as an empty field of a board does."""
+
+    state: Any
+    """An observation."""
+    action: int
+
+
 class Panel(NamedTuple):
-    """States in rows and columns."""
+    """States in rows and columns, or a board."""
 
     title: str
     rows: Sequence[str]
-    """Short labels of the rows, from the top."""
+    """Short labels of the rows, from the top; all empty for a board."""
     columns: Sequence[str]
-    """Short labels of the columns."""
+    """Short labels of the columns; all empty for a board."""
     states: Sequence[Sequence[Any]]
-    """For each field, row by row: an observation, a `Landmark`, or None if there is nothing."""
+    """For each field, row by row: an observation, a `Move`, a `Landmark`, or None if there is nothing."""
     row_name: str = ""
     """The name of the rows: ``your total``."""
     column_name: str = ""
@@ -80,6 +88,8 @@ class PolicyMap(NamedTuple):
     """The name of the best play, instead of the expert or optimal play: ``the book``."""
     noun: str = ""
     """The noun for the states: ``hands``; states if empty."""
+    shows_one: bool = False
+    """True if people see one panel at a time: the one in which the present state is."""
 
 
 class Dots:

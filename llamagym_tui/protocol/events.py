@@ -318,6 +318,8 @@ class PolicyMapLaidOut(Event, frozen=True, kw_only=True):
     """Who plays so, for people; empty: the expert, or optimal play."""
     noun: str = ""
     """The noun for a state, for people; empty for "states"."""
+    shows_one: bool = False
+    """True if people see one panel at a time."""
 
 
 class PolicyMapped(Event, frozen=True, kw_only=True):
@@ -329,17 +331,17 @@ class PolicyMapped(Event, frozen=True, kw_only=True):
     """Updates made so far."""
     prompt_version: int
     shares: list[list[float]]
-    """For each state, panel by panel and row by row, the probability of each action's canonical reply; where replies
-    are sampled, the rest to 1 are other replies."""
+    """For each state once, panel by panel and row by row, the probability of each action's canonical reply; where
+    replies are sampled, the rest to 1 are other replies."""
     value: float | None = None
     """Exact mean return of this policy when it is sampled, in the unit of a return. None: it cannot be computed."""
 
 
 class PaceChanged(Event, frozen=True, kw_only=True):
-    """The run is played at another speed."""
+    """Play is shown at another pace."""
 
     turn_s: float
-    """Seconds between two turns of the watched environment, at least; 0: full speed."""
+    """As of ``SetPace``."""
 
 
 class EpisodesCounted(Event, frozen=True, kw_only=True):

@@ -10,6 +10,8 @@ class MapCell(Struct, frozen=True, kw_only=True):
     """The state in the agent's words, or what the landmark is; empty: nothing is there."""
     sign: str = ""
     """The character of a landmark; empty: the field is a state, or nothing."""
+    action: int | None = None
+    """The action that the field stands for; None: it stands for the state."""
     best: list[int] = []
     """Best actions, by index; empty: nobody knows."""
     ground: str = ""

@@ -2,8 +2,9 @@
 
 The file grows with time, not with speed, and of a long run slower and slower. Tokens are left out, because
 ``TurnFinished`` has the whole reply, and so is progress. Watched episodes are kept, whole, within the budget of
-`CONVERSATION_EVENTS_PER_S`. All other events are kept. Events that cannot be written wait until they can. A line torn
-by a crash is skipped by readers and cut off by the next writer.
+`CONVERSATION_EVENTS_PER_S`. Of policy maps one in `MAP_EVERY_S` is kept, with the first and last one of each prompt.
+All other events are kept. Events that cannot be written wait until they can. A line torn by a crash is skipped by
+readers and cut off by the next writer.
 """
 
 import contextlib
@@ -24,6 +25,8 @@ CONVERSATION_EVENTS_PER_S = 10.0
 """Events of watched episodes that are kept, on average over a short run."""
 FULL_RATE_S = 1800.0
 """Seconds of a run after which half as many are kept, after three times as many a quarter, and so on."""
+MAP_EVERY_S = 3.0
+"""Seconds between two maps that are kept in a short run."""
 CONVERSATION_BURST = 40.0
 """Events that may be kept at once after a quiet while."""
 MOST_LINE = 16 * 2**20
@@ -66,6 +69,35 @@ class ConversationBudget:
         return is_kept
 
 
+class MapsKept:
+    """Chooses the policy maps that are kept: the last one waits until it is known that it is the last."""
+
+    def __init__(self) -> None:
+        self._kept: events.PolicyMapped | None = None
+        self._waiting: events.PolicyMapped | None = None
+
+    def keeps(self, event: events.Event) -> bool:
+        """True if a map belongs into the file now."""
+        assert isinstance(event, events.PolicyMapped)
+        self._waiting = None
+        rest_s = MAP_EVERY_S * (1 + event.at_s / FULL_RATE_S)
+        before = self._kept
+        if before is not None:
+            is_next = before.prompt_version == event.prompt_version
+            is_whole = len(before.shares) == len(event.shares)
+            if is_next and is_whole and event.at_s < before.at_s + rest_s:
+                self._waiting = event
+                return False
+        self._kept = event
+        return True
+
+    def take_last(self) -> events.PolicyMapped | None:
+        """The newest map, if it is not kept yet."""
+        last = self._waiting
+        self._waiting = None
+        return last
+
+
 class EventLog:
     """An ``events.jsonl`` that is being written."""
 
@@ -76,6 +108,7 @@ class EventLog:
         self._file.truncate(torn_line_start(self._file))
         self._encoder = msgspec.json.Encoder()
         self._conversations = ConversationBudget()
+        self._maps = MapsKept()
         self._clock = clock
         self._flush_at = clock() + FLUSH_EVERY_S
         self._fails = False
@@ -85,10 +118,17 @@ class EventLog:
         """Add an event, if it is kept; a sentence for people if writing fails or works again."""
         if self._file.closed:
             return ""
-        if self._conversations.keeps(event):
-            self._waiting += self._encoder.encode(event) + b"\n"
+        if isinstance(event, events.PromptChanged | events.RunFinished | events.SessionFailed):
+            self._write(self._maps.take_last())
+        kept_by = self._maps if isinstance(event, events.PolicyMapped) else self._conversations
+        if kept_by.keeps(event):
+            self._write(event)
         is_full = len(self._waiting) > FLUSH_BYTES and not self._fails
         return self.flush() if is_full or self._clock() >= self._flush_at else ""
+
+    def _write(self, event: events.Event | None) -> None:
+        if event is not None:
+            self._waiting += self._encoder.encode(event) + b"\n"
 
     def flush(self) -> str:
         """Hand everything to the operating system; a sentence if that fails or works again."""
@@ -112,6 +152,7 @@ class EventLog:
         """Flush and close; a second call does nothing. Raises OSError if not everything could be written."""
         if self._file.closed:
             return
+        self._write(self._maps.take_last())
         self.flush()
         self._file.close()
         if self._waiting:

@@ -329,9 +329,8 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def finds_depth(self) -> bool:
-        """True until the layer is measured at which the game is seen. A warm start comes before any play."""
-        may_look = self.ranks == 1 and not self.sft_warm_start
-        return self.read_depth == "auto" and self.trains_head_alone and may_look
+        """True until the layer is measured at which the game is seen."""
+        return self.read_depth == "auto" and self.trains_head_alone and self.ranks == 1
 
     @property
     def cuts_episodes(self) -> bool:

@@ -53,16 +53,16 @@ class Pane(Vertical, can_focus=True):
         super().__init__(*children, id=f"pane-{number}", classes="pane")
         self._label = Content.assemble((NUMBERS[number], "bold"), f" {name}")
         self._opens = opens
-        self._entitled: tuple[Content, str] | None = None
+        self._entitled: tuple[Content, Content | str] | None = None
         self.entitle(Content())
 
-    def entitle(self, more: Content, below: str = "") -> None:
+    def entitle(self, more: Content, below: Content | str = "") -> None:
         """Put more behind the title, and words at the lower edge."""
         title = Content.assemble(self._label, " · ", more) if more else self._label
         if (title, below) != self._entitled:
             self._entitled = (title, below)
             self.border_title = title
-            self.border_subtitle = Content(below)
+            self.border_subtitle = below if isinstance(below, Content) else Content(below)
 
     async def action_open(self) -> None:
         await self.screen.run_action(self._opens)
@@ -103,7 +103,8 @@ class MapPane(Pane):
             grid.show(MappedPolicy(layout, state.mapped))
         has_time = state.turn_s > 0 or state.phase == "paused"
         grid.place_on(state.view.seen if has_time else "")
-        self.entitle(Content(self._agreement(state)), legend(layout, places.cell.width))
+        signs = Content.assemble(*legend(layout, has_colours=not self.app.no_color))
+        self.entitle(Content(self._agreement(state)), signs)
 
     def _agreement(self, state: RunState) -> str:
         """In how many states it plays as is best, and how many more than at the start."""
@@ -194,9 +195,7 @@ class LiveGrid(PolicyGrid, can_focus=False):
         """Put the cursor on the state with these words."""
         spots = (spot for spot, cell in self.policy.cells.items() if cell.cell.words == words)
         spot = next(spots, NOWHERE) if words else NOWHERE
-        if spot != self.cursor:
-            self.cursor = spot
-            self.refresh()
+        self.point(spot)
 
     async def on_click(self, event: Click) -> None:
         await self.screen.run_action("policy_map")

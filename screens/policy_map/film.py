@@ -3,13 +3,21 @@
 from collections.abc import Sequence
 from html import escape
 
+from msgspec.structs import replace
 from textual.color import Color
 from textual.style import Style
 
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.screens.policy_map.drawing import CellSize, Piece, legend, map_line, places_for
-from llamagym_tui.screens.policy_map.mapped_policy import MappedCell, MappedPolicy
+from llamagym_tui.screens.policy_map.drawing import (
+    CellSize,
+    Piece,
+    legend,
+    map_line,
+    places_for,
+    shaded,
+)
+from llamagym_tui.screens.policy_map.mapped_policy import MappedCell, MappedPolicy, Spot
 from llamagym_tui.state.returns import thinned
 from llamagym_tui.state.run import RunState
 
@@ -25,9 +33,7 @@ LINE = 20
 """Pixels of a line of text."""
 TOP = 62
 """Pixels above the map."""
-COLD = Color.parse("#3f74c8")
 NEUTRAL = Color.parse("#232b38")
-WARM = Color.parse("#bd7a1e")
 LANDMARKS = {"danger": Color.parse("#9e3532"), "goal": Color.parse("#28844b")}
 STYLE = ".film text { font: 13px ui-monospace, monospace; fill: #d6dbe3 } .film rect { rx: 3px }"
 
@@ -49,7 +55,7 @@ def run_film(state: RunState) -> str:
 
 def film_svg(policies: Sequence[MappedPolicy], captions: Sequence[str], title: str = "") -> str:
     """Maps on one layout, shown one after the other without end, each with its caption."""
-    layout = policies[0].layout
+    layout = replace(policies[0].layout, shows_one=False)
     places = places_for(layout, COLUMNS, 10_000, sizes=[CellSize(5, 1)])
     last = len(policies) - 1
     turns = list(range(last)) + [last] * HELD
@@ -66,7 +72,11 @@ def film_svg(policies: Sequence[MappedPolicy], captions: Sequence[str], title: s
                 x += len(piece.text)
         frames.append(f'<g opacity="{int(at == last)}">{moves}{picture}</g>')
     height = TOP + places.height * LINE
-    signs = _text(2, height + LINE, legend(layout, places.cell.width))
+    signs = ""
+    x = 2
+    for text, color in legend(layout):
+        signs += _text(x, height + LINE, text, color)
+        x += len(text)
     box = f'viewBox="0 0 {(places.width + 4) * LETTER} {height + 2 * LINE}"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="film" {box}><style>{STYLE}</style>'
@@ -74,26 +84,27 @@ def film_svg(policies: Sequence[MappedPolicy], captions: Sequence[str], title: s
     )
 
 
-def fill_of(cell: MappedCell, warmth: float | None) -> Style:
+def fill_of(spot: Spot, cell: MappedCell, warmth: float | None) -> Style:
     """Cold for the first action, warm for the mapped one, or the colour of the landmark."""
     if cell.cell.ground in LANDMARKS:
         return Style(LANDMARKS[cell.cell.ground])
-    if warmth is None:
-        return Style(NEUTRAL)
-    return Style(NEUTRAL.blend(COLD if warmth < 0.5 else WARM, abs(2 * warmth - 1)))
+    return shaded(NEUTRAL, 0.5 if warmth is None else warmth)
 
 
 def _piece(column: int, y: int, piece: Piece) -> str:
     """A piece of a map: its ground, if it has one, and its text."""
-    blanks = len(piece.text) - len(piece.text.lstrip())
-    text = _text(column + blanks, y + 14, piece.text)
+    ink = piece.style.foreground
+    text = _text(column, y + 14, piece.text, ink.hex if ink is not None else "")
     if piece.style.background is None:
         return text
     size = f'width="{len(piece.text) * LETTER - 2}" height="{LINE - 2}"'
     return f'<rect x="{column * LETTER}" y="{y}" {size} fill="{piece.style.background.hex}"/>{text}'
 
 
-def _text(column: int, y: int, text: str) -> str:
+def _text(column: int, y: int, text: str, ink: str = "") -> str:
     if not text.strip():
         return ""
-    return f'<text x="{column * LETTER}" y="{y}">{escape(one_line(text.strip()))}</text>'
+    fill = f' style="fill: {ink}"' if ink else ""
+    blanks = len(text) - len(text.lstrip())
+    x = (column + blanks) * LETTER
+    return f'<text x="{x}" y="{y}"{fill}>{escape(one_line(text.strip()))}</text>'

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -28,9 +28,19 @@ class MappedCell(NamedTuple):
         return max(range(len(self.shares)), key=self.shares.__getitem__) if self.shares else None
 
     @property
-    def agrees(self) -> bool | None:
-        """True if the most probable action is optimal; None if either is unknown."""
+    def is_chosen(self) -> bool:
+        """True if the policy takes an action here: in a state any, in a field of a board the field's own."""
+        return self.choice is not None and self.cell.action in (None, self.choice)
+
+    @property
+    def plays_best(self) -> bool | None:
+        """True if the most probable action in the state is optimal; None if either is unknown."""
         return None if self.choice is None or not self.cell.best else self.choice in self.cell.best
+
+    @property
+    def agrees(self) -> bool | None:
+        """The same where that action is taken; None in the other fields of a board."""
+        return self.plays_best if self.is_chosen else None
 
     def share(self, action: int) -> float:
         """Probability of an action given that the reply names one."""
@@ -49,22 +59,29 @@ class MappedPolicy:
     def __init__(self, layout: PolicyMapLaidOut, mapped: PolicyMapped | None) -> None:
         self.layout = layout
         self.mapped = mapped
-        shares = iter(mapped.shares if mapped is not None else ())
-        self.cells: dict[Spot, MappedCell] = {
-            spot: MappedCell(cell, _finite(next(shares, ())) if cell.is_state else ())
-            for spot, cell in _cells(layout)
-        }
+        shares = mapped.shares if mapped is not None else ()
+        known = dict(zip(_states(layout), map(_finite, shares), strict=False))
+        self.cells: dict[Spot, MappedCell] = {}
+        for spot, cell in _cells(layout):
+            of_state = known.get(cell.words, ()) if cell.is_state else ()
+            self.cells[spot] = MappedCell(cell, of_state)
 
     @cached_property
     def count(self) -> Count:
-        agrees = [cell.agrees for cell in self.cells.values()]
-        return Count(agrees.count(True), agrees.count(True) + agrees.count(False))
+        plays_best = [cell.plays_best for cell in self._states]
+        agreeing = plays_best.count(True)
+        return Count(agreeing, agreeing + plays_best.count(False))
 
     @cached_property
     def choices(self) -> Counter[int]:
         """The number of states in which each action is the most probable."""
-        choices = (cell.choice for cell in self.cells.values())
+        choices = (cell.choice for cell in self._states)
         return Counter(choice for choice in choices if choice is not None)
+
+    @property
+    def _states(self) -> Iterable[MappedCell]:
+        """A cell for each state."""
+        return {cell.cell.words: cell for cell in self.cells.values()}.values()
 
     @property
     def words(self) -> str:
@@ -80,10 +97,9 @@ class MappedPolicy:
 def best_policy(layout: PolicyMapLaidOut) -> MappedPolicy:
     """The policy that takes each of the best actions equally often."""
     actions = range(len(layout.action_names))
-    cells = (cell for _, cell in _cells(layout) if cell.is_state)
     shares = [
         [(action in cell.best) / len(cell.best) for action in actions] if cell.best else []
-        for cell in cells
+        for cell in _states(layout).values()
     ]
     return MappedPolicy(layout, PolicyMapped(update=0, prompt_version=0, shares=shares))
 
@@ -95,7 +111,7 @@ def changed_choices(before: MappedPolicy, after: MappedPolicy) -> frozenset[Spot
     return frozenset(
         spot
         for spot, cell in after.cells.items()
-        if before.cells[spot].choice not in (None, cell.choice)
+        if cell.is_chosen and before.cells[spot].choice not in (None, cell.choice)
     )
 
 
@@ -113,6 +129,15 @@ def compared_maps(layout: PolicyMapLaidOut | None, maps: Sequence[PolicyMapped])
 
 def _finite(shares: Sequence[float]) -> tuple[float, ...]:
     return tuple(shares) if all(map(math.isfinite, shares)) else ()
+
+
+def _states(layout: PolicyMapLaidOut) -> dict[str, MapCell]:
+    """Each state once, by its words, in the order in which they are evaluated."""
+    found: dict[str, MapCell] = {}
+    for _, cell in _cells(layout):
+        if cell.is_state:
+            found.setdefault(cell.words, cell)
+    return found
 
 
 def _cells(layout: PolicyMapLaidOut) -> Iterator[tuple[Spot, MapCell]]:

@@ -1,5 +1,7 @@
 """The policy map: a widget with a cursor, and its screen (key `g`), the policy beside the best actions."""
 
+from functools import partial
+
 from rich.segment import Segment
 from textual import on
 from textual.app import App, ComposeResult
@@ -17,17 +19,21 @@ from textual.widgets import Static
 from llamagym_tui.protocol.events import PolicyMapLaidOut
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.policy_map.drawing import (
+    DIFFERS,
+    LEVELS,
     best_name,
     describe,
     legend,
     map_line,
     places_for,
+    shaded,
 )
 from llamagym_tui.screens.policy_map.mapped_policy import (
     MappedCell,
     MappedPolicy,
     Spot,
     best_policy,
+    changed_choices,
 )
 from llamagym_tui.screens.widgets.frame import HELP_KEY, Fitted, OfRun
 from llamagym_tui.screens.widgets.key_bar import key_of
@@ -36,15 +42,18 @@ from llamagym_tui.screens.widgets.run_header import RunHeader
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.texts import progress_text
 
-LEVELS = 10
-"""Steps of the colour scale."""
+CHANGED_S = 3.0
+"""Seconds for which a cell is bright whose likeliest action has changed."""
+BRIGHTER = 0.35
+"""Share of white in the ground of such a cell."""
 NOWHERE = Spot(-1, -1, -1)
 
 
 class PolicyGrid(ScrollView, can_focus=True):
     HELP = (
-        "Each cell is a state. It shows the probability of the named action, or the most probable action with its "
-        "probability. × marks a state in which another action is best. Arrow keys and the mouse move the cursor."
+        "Each cell is a state, or a field of a board. Its colour says which action and how surely, its sign which of "
+        f"many; {DIFFERS} says that another is best. A cell is bright for a moment if its action has changed. Arrow "
+        "keys and the mouse move the cursor."
     )
     DEFAULT_CSS = "PolicyGrid { background: $background; scrollbar-size: 1 1; }"
     BINDINGS = [
@@ -53,6 +62,15 @@ class PolicyGrid(ScrollView, can_focus=True):
         Binding("left", "move(-1, 0)", "Left", tooltip="The cell left.", id="map.left", show=False),
         Binding(
             "right", "move(1, 0)", "Right", tooltip="The cell right.", id="map.right", show=False
+        ),
+        Binding("tab", "panel(1)", "Next board", tooltip="The next board.", id="map.next"),
+        Binding(
+            "shift+tab",
+            "panel(-1)",
+            "Board before",
+            tooltip="The board before.",
+            id="map.previous",
+            show=False,
         ),
     ]
 
@@ -64,7 +82,11 @@ class PolicyGrid(ScrollView, can_focus=True):
         self.policy = MappedPolicy(PolicyMapLaidOut(), None)
         self.cursor = NOWHERE
         self.places = places_for(self.policy.layout, 0, 0)
-        self._fitted: tuple[PolicyMapLaidOut, Size] | None = None
+        self._fitted: tuple[object, ...] = ()
+        self._panel = 0
+        """The panel that is shown where there is room for one only."""
+        self._changed: frozenset[Spot] = frozenset()
+        """The cells that are bright."""
 
     @property
     def pointed(self) -> MappedCell | None:
@@ -74,19 +96,30 @@ class PolicyGrid(ScrollView, can_focus=True):
         before = self.policy
         self.policy = policy
         if policy.layout is not before.layout:
+            self._panel = 0
             self.cursor = next(iter(policy.cells), NOWHERE) if self.can_focus else NOWHERE
+        if changed := changed_choices(before, policy):
+            self._changed |= changed
+            self.set_timer(CHANGED_S, partial(self._settle, changed))
         self.fit()
+        self.refresh()
+
+    def _settle(self, changed: frozenset[Spot]) -> None:
+        self._changed -= changed
         self.refresh()
 
     def on_resize(self) -> None:
         self.fit()
 
     def fit(self) -> None:
-        """Lay the cells out anew if the map or the size changed."""
-        if self._fitted == (self.policy.layout, self.size):
+        """Lay the cells out anew if the map, the size or the panel changed."""
+        if self.cursor in self.policy.cells:
+            self._panel = self.cursor.panel
+        wanted = (self.policy.layout, self.size, self._panel)
+        if self._fitted == wanted:
             return
-        self._fitted = (self.policy.layout, self.size)
-        self.places = places_for(self.policy.layout, *self.size)
+        self._fitted = wanted
+        self.places = places_for(self.policy.layout, *self.size, panel=self._panel)
         self.virtual_size = Size(self.places.width, self.places.height)
         self.refresh()
         self.post_message(self.Pointed())
@@ -96,22 +129,34 @@ class PolicyGrid(ScrollView, can_focus=True):
         if spot == self.cursor:
             return
         self.cursor = spot
+        self.fit()
         self.refresh()
-        if spot in self.policy.cells:
+        if spot in self.policy.cells and self.can_focus:
             x, y = self.places.of(spot)
             # One line more, so that the labels above the first row are seen.
             region = Region(x, y - 1, self.places.cell.width, self.places.cell.height + 1)
             self.scroll_to_region(region, animate=False, force=True, immediate=True)
         self.post_message(self.Pointed())
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        is_left_out = len(self.places.panels) < len(self.policy.layout.panels)
+        return is_left_out if action == "panel" else True
+
+    def action_panel(self, step: int) -> None:
+        """Move the cursor to the same field of another panel, or to its first cell."""
+        panel = (self._panel + step) % len(self.policy.layout.panels)
+        there = self.cursor._replace(panel=panel)
+        cells = [spot for spot in self.policy.cells if spot.panel == panel]
+        self.point(there if there in cells else next(iter(cells), NOWHERE))
+
     def action_move(self, across: int, down: int) -> None:
         """Move to the nearest cell in a direction, along the same row or column."""
         if self.cursor not in self.policy.cells:
             return
-        x, y = self.places.of(self.cursor)
+        x, y = self.places.in_halves(self.cursor)
         found: list[tuple[int, int, Spot]] = []
-        for spot in self.policy.cells:
-            right, below = self.places.of(spot)
+        for spot in filter(self.places.shows, self.policy.cells):
+            right, below = self.places.in_halves(spot)
             ahead = (right - x) * across + (below - y) * down
             aside = abs((right - x) * down) + abs((below - y) * across)
             if ahead > 0 and aside <= 2 * self.places.cell.width:
@@ -123,39 +168,50 @@ class PolicyGrid(ScrollView, can_focus=True):
         if self.can_focus and (spot := event.style.meta.get("spot")):
             self.point(Spot(*spot))
 
-    def _style_of(self, cell: MappedCell, warmth: float | None) -> Style:
+    def _style_of(self, spot: Spot, cell: MappedCell, warmth: float | None) -> Style:
         if cell.cell.ground:
-            return ground_style(self.app, cell.cell.ground)
-        return scale_style(self.app, warmth)
+            style = ground_style(self.app, cell.cell.ground)
+        else:
+            style = scale_style(self.app, warmth)
+        if spot in self._changed:
+            style = brighter(style) + Style(underline=True)
+        if spot == self.cursor:
+            style += Style(reverse=True, bold=True)
+        return style
 
     def render_line(self, y: int) -> Strip:
         scroll_x, scroll_y = self.scroll_offset
         segments: list[Segment] = []
         line = y + scroll_y
-        for piece in map_line(self.policy, self.places, line, self._style_of):
+        pointed = self.cursor if self.can_focus else None
+        for piece in map_line(self.policy, self.places, line, self._style_of, pointed):
             style = self.visual_style + piece.style
             if piece.spot is not None:
                 style += Style.from_meta({"spot": piece.spot})
-                if piece.spot == self.cursor:
-                    style += Style(reverse=True, bold=True)
             segments.append(Segment(piece.text, style.rich_style))
         return Strip(segments).crop_extend(scroll_x, scroll_x + self.size.width, self.rich_style)
 
 
 def scale_style(app: App[object], warmth: float | None) -> Style:
-    """The colours of a place on the scale from cold (0) over neutral to warm (1)."""
-    if warmth is None:
+    """The colours of a place on the scale from cold (0) over neutral to warm (1); none where nobody sees them."""
+    if warmth is None or app.no_color:
         return Style()
-    level = round(warmth * LEVELS) / LEVELS
     if app.native_ansi_color:
+        level = round(warmth * LEVELS) / LEVELS
         if 0.3 < level < 0.7:
             return Style()
         ground = "ansi_blue" if level < 0.5 else "ansi_yellow"
         return Style(Color.parse(ground), Color.parse("ansi_black"))
-    end = app.theme_variables["map-cold" if level < 0.5 else "map-warm"]
-    neutral = Color.parse(app.theme_variables["panel"])
-    ground_color = neutral.blend(Color.parse(end), abs(level - 0.5) * 2)
-    return Style(ground_color, text_on(ground_color))
+    return shaded(Color.parse(app.theme_variables["panel"]), warmth)
+
+
+def brighter(style: Style) -> Style:
+    """A style with more white in its ground; the terminal's own colours stay."""
+    ground = style.background
+    if ground is None or ground.ansi is not None:
+        return style
+    ground = ground.blend(Color(255, 255, 255), BRIGHTER)
+    return Style(ground, text_on(ground))
 
 
 class PolicyMapScreen(OfRun, Fitted[None]):
@@ -234,9 +290,10 @@ class PolicyMapScreen(OfRun, Fitted[None]):
             return
         words = ""
         if cell is not None:
-            words = f"{one_line(cell.cell.words)}\n{describe(policy, cell)}"
+            state = cell.cell.words if cell.cell.action is None else "a field of a board"
+            words = f"{one_line(state)}\n{describe(policy, cell)}"
         self.query_one("#map-cell", Static).update(words)
-        signs = legend(policy.layout, grid.places.cell.width)
+        signs = Content.assemble(*legend(policy.layout, has_colours=not self.app.no_color))
         self.query_one("#map-legend", Static).update(signs)
 
     def _headline(self, policy: MappedPolicy) -> Content:

@@ -93,8 +93,6 @@ TERMINAL_FIELDS = {
 def readable(variables: Mapping[str, str]) -> dict[str, str]:
     """The variables of a theme and ours, with texts that can be read on each ground."""
     found = dict(variables)
-    found["map-cold"] = variables["secondary"]
-    found["map-warm"] = variables["warning"]
     background = Color.parse(variables["background"])
     if background.ansi is not None:
         found["aside"] = f"{variables['foreground']} 60%"

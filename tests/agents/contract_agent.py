@@ -138,5 +138,5 @@ def test_its_policy_map_can_be_laid_out_and_its_best_actions_are_actions(agent: 
     assert any(cell.is_state for cell in cells)
     assert all(action in actions_of(agent) for cell in cells for action in cell.best)
     assert len(laid_out.signs) == len(actions_of(agent))
-    words = [cell.words for cell in cells if cell.is_state]
-    assert len(set(words)) == len(words)
+    states = [(cell.words, cell.action) for cell in cells if cell.is_state]
+    assert len(set(states)) == len(states)

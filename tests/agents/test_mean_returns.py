@@ -14,6 +14,7 @@ from llamagym_tui.agents.cliff_walking import CliffWalkingAgent
 from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
 from llamagym_tui.agents.frozen_lake_maps import FrozenLakeMapsAgent
 from llamagym_tui.agents.frozen_lake_slippery import SlipperyFrozenLakeAgent
+from llamagym_tui.agents.kitchen import KitchenAgent
 from llamagym_tui.agents.taxi import TaxiAgent
 from llamagym_tui.game.pictures import Landmark
 from llamagym_tui.setup import catalog
@@ -90,8 +91,14 @@ def test_a_map_without_states_that_are_met_has_no_mean_return() -> None:
     hands = even(BlackjackAgent())
     del hands[21, 10, 1]
     assert BlackjackAgent().mean_return(hands, 200) is None
-    assert TaxiAgent().mean_return(even(TaxiAgent()), 200) is None
+    assert KitchenAgent().mean_return(even(KitchenAgent()), 20) is None
     assert FrozenLakeMapsAgent().mean_return({}, 100) is None
+
+
+def test_taxis_map_has_every_state_so_that_a_policys_mean_return_is_exact() -> None:
+    assert len(even(TaxiAgent())) == 400
+    random_return = TaxiAgent().mean_return(even(TaxiAgent()), 200)
+    assert random_return == pytest.approx(TaxiAgent.baselines["random"], abs=0.05)
 
 
 @pytest.mark.parametrize("rule", ["natural", "sab"])

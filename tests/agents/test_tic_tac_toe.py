@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from llamagym_tui.agent import Move
 from llamagym_tui.agents._tic_tac_toe_env import TicTacToe
 from llamagym_tui.agents.tic_tac_toe import (
+    BOARDS,
     MINE,
     OPPONENTS,
     START,
@@ -16,7 +18,6 @@ from llamagym_tui.agents.tic_tac_toe import (
     TicTacToeAgent,
     best,
     free,
-    marked,
     value,
     winner,
 )
@@ -116,10 +117,15 @@ def test_a_game_against_a_policy_asks_for_both_and_shows_each_the_board_with_its
     assert (reward, is_over, info["invalid_action"]) == (1.0, True, True)
 
 
-def test_the_map_has_the_answers_to_each_first_move_and_all_that_are_best() -> None:
+def test_the_map_has_boards_on_which_x_moves_and_each_empty_field_is_a_move() -> None:
     found = AGENT.policy_map()
-    openings = [state for row in found.panels[0].states for state in row]
-    assert openings == [marked(START, field, THEIRS) for field in range(9)]
     assert found.best is not None
-    assert set(found.best(openings[0])) == {4}
-    assert not any(winner(state) for state in openings)
+    for panel, (title, board) in zip(found.panels, BOARDS, strict=True):
+        fields = [field for row in panel.states for field in row]
+        moves = [field for field in fields if isinstance(field, Move)]
+        assert [move.action for move in moves] == free(board)
+        assert {move.state for move in moves} == {board}
+        assert board.count(MINE) in (board.count(THEIRS), board.count(THEIRS) - 1)
+        assert not winner(board)
+        if title in ("win", "block"):
+            assert set(found.best(board)) == {2}

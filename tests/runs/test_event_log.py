@@ -16,7 +16,10 @@ from llamagym_tui.protocol.events import (
     Event,
     ObservationShown,
     PhaseChanged,
+    PolicyMapped,
     Progressed,
+    PromptChanged,
+    RunFinished,
     TokensStreamed,
     TurnFinished,
 )
@@ -65,6 +68,33 @@ def test_events_come_back_in_order_without_their_tokens_and_progress(tmp_path: P
         tmp_path / "events.jsonl", [*events, Progressed(doing="updating", done=1, total=2)]
     )
     assert kept == [event for event in events if not isinstance(event, TokensStreamed)]
+
+
+def test_maps_are_kept_now_and_then_and_the_first_and_last_of_each_prompt(tmp_path: Path) -> None:
+    def mapped(at_s: float, prompt_version: int = 0, states: int = 2) -> PolicyMapped:
+        shares = [[0.5, 0.5]] * states
+        return PolicyMapped(at_s=at_s, update=0, prompt_version=prompt_version, shares=shares)
+
+    events = [
+        mapped(1.0, states=1), mapped(1.5), mapped(2.0), mapped(4.4), mapped(4.6), mapped(5.0),
+        PromptChanged(at_s=5.1, prompt_version=1, system_prompt="Hit."),
+        mapped(5.2, 1), mapped(6.0, 1), mapped(7.0, 1),
+        RunFinished(at_s=7.1, episodes=0, env_steps=0, updates=0, elapsed_s=7.1),
+    ]  # fmt: skip
+    kept = written(tmp_path / "events.jsonl", events)
+    assert [event.at_s for event in kept] == [1.0, 1.5, 4.6, 5.0, 5.1, 5.2, 7.0, 7.1]
+
+
+def test_an_hour_of_maps_is_kept_ever_slower(tmp_path: Path) -> None:
+    shares = [[0.5, 0.5]]
+    kept = written(
+        tmp_path / "events.jsonl",
+        [
+            PolicyMapped(at_s=float(second), update=second, prompt_version=0, shares=shares)
+            for second in range(3600)
+        ],
+    )
+    assert len(kept) == 599  # one in 3 s would be 1,200
 
 
 def test_watched_episodes_are_kept_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 States are scored in slices between two turns, so a model that reads slowly plays on meanwhile. The first map under a
 prompt is read by count, because the run's memory keeps what it reads: a seeded run then reads the same prompts in the
-same batches, and learns the same to the bit. It is emitted slice by slice. Later maps may take `SHARE` of the time, and
-are emitted whole. If weights move before a map is whole, its states are of several updates, and another map follows.
+same batches, and learns the same to the bit. It is emitted slice by slice. Later maps are emitted whole: where a model
+scores them fast, one after each update of the first minute, when most changes, and one a second after that. If weights
+move before a map is whole, its states are of several updates, and another map follows.
 """
 
 import logging
@@ -17,17 +18,21 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import RAISED, described
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import NO_INFO, expert_action, names_by_turn, observation_text
-from llamagym_tui.game.pictures import Landmark, Panel, PolicyMap
+from llamagym_tui.game.pictures import Landmark, Move, Panel, PolicyMap
 from llamagym_tui.protocol.events import Event, PolicyMapLaidOut, PolicyMapped, WarningRaised
 from llamagym_tui.protocol.map_layout import MapCell, MapPanel
 from llamagym_tui.settings import GenerationConfig
 
-REST_S = 3.0
-"""Seconds between two maps at least."""
+FIRST_S = 60.0
+"""Seconds under a prompt in which each update is mapped."""
+FIRST_SHARE = 0.1
+"""Share of that time that maps may take."""
+REST_S = 1.0
+"""Seconds between two maps at least, after that."""
+SHARE = 0.05
+"""Share of the time that maps may take then."""
 FIRST_SLICE = 64
 """States of the first map under a prompt that are scored between two turns."""
-SHARE = 0.1
-"""Share of the time that later maps may take."""
 SLICE_S = 0.5
 """Seconds after which the rest of a later map waits for the next turn."""
 CHEAP_S = 2.0
@@ -80,6 +85,8 @@ class PolicyMapper:
         """Seconds that the map under way has taken."""
         self._next_at = -math.inf
         """When to go on, by the clock."""
+        self._first_until = math.inf
+        """The end of the first minute under these conditions, by the clock."""
         self.is_cheap = False
         """The last map took no time that anybody noticed."""
 
@@ -110,6 +117,7 @@ class PolicyMapper:
         self._shares = []
         self._took_s = 0.0
         self._next_at = -math.inf
+        self._first_until = math.inf
 
     def map(
         self,
@@ -163,11 +171,19 @@ class PolicyMapper:
         self._took_s += now - began_at
         shares = list(self._shares)
         is_whole = len(shares) == len(self._states)
+        if is_whole and is_first:
+            self._first_until = now + FIRST_S
+        is_early = now < self._first_until
         if is_whole or not is_first:
-            self._next_at = now + (now - began_at) * (1 / SHARE - 1)
+            share = FIRST_SHARE if is_early else SHARE
+            took_s = now - began_at
+            if is_first and self._policy.narrow is not None:
+                took_s = 0.0  # the next one finds its prompts read
+            self._next_at = now + took_s * (1 / share - 1)
         if is_whole:
             self.is_cheap = self._took_s <= CHEAP_S
-            self._next_at = max(self._next_at, now + REST_S)
+            if not is_early:
+                self._next_at = max(self._next_at, now + REST_S)
             self._version = self._begun_by
             self._shares = []
             self._took_s = 0.0
@@ -225,9 +241,9 @@ class PolicyMapper:
 
 
 def _states(panels: Sequence[MapPanel]) -> list[str]:
-    """Text of each state, panel by panel, row by row."""
+    """Text of each state once, panel by panel, row by row."""
     rows = [row for panel in panels for row in panel.cells]
-    return [cell.words for row in rows for cell in row if cell.is_state]
+    return [*dict.fromkeys(cell.words for row in rows for cell in row if cell.is_state)]
 
 
 def _observations(policy_map: PolicyMap) -> list[Any]:
@@ -267,6 +283,7 @@ def lay_out(agent: AgentBase, policy_map: PolicyMap) -> PolicyMapLaidOut:
         best_is_experts=not is_optimal,
         like=str(policy_map.like),
         noun=str(policy_map.noun),
+        shows_one=bool(policy_map.shows_one),
     )
 
 
@@ -312,14 +329,23 @@ def _cell(
             ground=str(state.ground),
             has_wall=has_wall,
         )
+    action_of_field = None
+    if isinstance(state, Move):
+        state, action_of_field = state
     if best is not None:
         found = [int(action) for action in best(state)]
     else:
         action = expert_action(agent, state, NO_INFO, None)
         found = [] if action is None else [int(action)]
-    if not all(action in range(actions) for action in found):
-        raise ValueError(f"the best actions {found} are not all among {actions}")
-    return MapCell(words=observation_text(agent, state, NO_INFO), best=found, has_wall=has_wall)
+    named = found if action_of_field is None else [*found, action_of_field]
+    if not all(action in range(actions) for action in named):
+        raise ValueError(f"the actions {named} are not all among {actions}")
+    return MapCell(
+        words=observation_text(agent, state, NO_INFO),
+        action=action_of_field,
+        best=found,
+        has_wall=has_wall,
+    )
 
 
 def _signs(names: Sequence[str]) -> list[str]:

@@ -176,7 +176,7 @@ async def test_a_run_is_replayed_and_left():
         await runs_of(pilot)
         await pilot.press("enter")
         await reaches(pilot, ReplayScreen)
-        await sees(pilot, "REPLAY · train  Blackjack")
+        await sees(pilot, "REPLAY · LEARNING  Blackjack")
         await pilot.press("q")
         await reaches(pilot, HomeScreen)
         assert app.run_state is None

@@ -71,8 +71,8 @@ def test_a_landmark_has_its_sign_and_its_ground_and_a_wall_is_a_line() -> None:
     cells = [
         piece.text for piece in map_line(MappedPolicy(taxi, None), places, 1, fill_of) if piece.spot
     ]
-    assert cells[1] == "·│"
-    assert cells[2] == "· "
+    assert cells[1] == "· │"
+    assert cells[2] == "·  "
 
 
 async def test_the_map_shows_where_the_player_is_while_there_is_time_to_see_it(make_app: MakeApp):

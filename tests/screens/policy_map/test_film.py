@@ -59,7 +59,7 @@ def test_each_map_has_its_turn_and_the_last_one_is_held() -> None:
     words = [next(text for text in texts(frame) if "update" in text) for frame in found]
     assert words == [f"update {at} · plays like basic strategy in {n} of 280 hands" for at, n in
                      ((12, 110), (13, 224), (14, 244))]  # fmt: skip
-    assert [sum("×" in text for text in texts(frame)) for frame in found] == [170, 56, 36]
+    assert [sum("◦" in text for text in texts(frame)) for frame in found] == [170, 56, 36]
 
 
 def test_a_run_without_a_map_has_no_film() -> None:

@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from llamagym_tui.agents.taxi import TaxiAgent
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.events import PolicyMapLaidOut, UpdateFinished
+from llamagym_tui.screens.policy_map import screen
 from llamagym_tui.screens.policy_map.mapped_policy import Spot
 from llamagym_tui.screens.policy_map.screen import PolicyGrid
 from tests import fakes, recorded_run
 from tests.screens.conftest import MakeApp
-from tests.screens.map_events import blackjack, hitting, lake
+from tests.screens.map_events import blackjack, hitting, lake, layout_of, updated
 from tests.screens.steps import notices, rolling_out, sees, shown, until
 
 NARROW, WIDE = (80, 24), (120, 34)
@@ -53,14 +55,14 @@ async def test_brackets_step_through_the_maps_of_the_run(make_app: MakeApp):
 async def test_o_shows_the_best_actions_and_the_policy_again(make_app: MakeApp):
     async with rolling_out(make_app(fakes.FakeClient(lake())), NARROW) as pilot:
         await pilot.press("g")
-        await sees(pilot, "↓ 81%")
+        await sees(pilot, "↓81")
         await pilot.press("o")
         await sees(pilot, "optimal play; o shows the policy again")
-        assert "81%" not in shown(pilot)
+        assert "↓81" not in shown(pilot)
         await pilot.press("o")
         await sees(pilot, "plays optimally in 8 of 11 states")
         await pilot.press("o", "left_square_bracket")
-        await sees(pilot, "↓ 81%")
+        await sees(pilot, "↓81")
 
 
 async def test_the_film_of_the_map_is_saved_by_its_name(make_app: MakeApp):
@@ -88,10 +90,50 @@ async def test_the_cursor_moves_over_the_edge_and_tells_of_its_cell(make_app: Ma
         await sees(pilot, "Your total: 16. Usable ace: no. Dealer shows: 10.")
         # 0.5 + 0.11 (14.5 - 16) = 0.335 of 0.99
         await sees(
-            pilot, "× differs, optimal play: hit. stick 65.8%, hit 33.2%, other replies 1.0%"
+            pilot, "◦ differs, optimal play: hit. stick 65.8%, hit 33.2%, other replies 1.0%"
         )
         await pilot.press(*["up"] * 9)
         assert grid.cursor == Spot(0, 0, 8)
+
+
+async def test_cells_whose_action_has_changed_are_bright_for_a_moment(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(screen, "CHANGED_S", 0.5)
+    client = fakes.FakeClient(blackjack())
+    app = make_app(client)
+    async with rolling_out(app, WIDE) as pilot:
+        await pilot.press("g")
+        await sees(pilot, "224 of 280")
+        grid = app.screen.query_one(PolicyGrid)
+
+        def underlined() -> list[int]:
+            """The lines with marked cells."""
+            lines = range(19)
+            return [
+                line
+                for line in lines
+                if any(part.style and part.style.underline for part in grid.render_line(line))
+            ]
+
+        assert underlined() == []
+        client.emit(*updated(16.5, 13))
+        await until(pilot, lambda: underlined() == [6, 7], "16 and 15 are hit now")
+        await until(pilot, lambda: underlined() == [], "the marks are gone")
+
+
+async def test_a_board_at_a_time_is_shown_and_tab_shows_the_next(make_app: MakeApp):
+    layout = layout_of(TaxiAgent())
+    app = make_app(fakes.FakeClient([*fakes.opening_events(), layout]))
+    async with rolling_out(app, NARROW) as pilot:
+        await pilot.press("g")
+        await sees(pilot, "red → green")
+        assert "red → yellow" not in shown(pilot)
+        await pilot.press("down", "tab")
+        await sees(pilot, "red → yellow")
+        assert app.screen.query_one(PolicyGrid).cursor == Spot(1, 1, 0)
+        await pilot.press("shift+tab", "shift+tab")
+        await sees(pilot, "taxi → blue")
 
 
 async def test_every_cell_is_reached_in_the_smallest_terminal(make_app: MakeApp):
@@ -101,7 +143,7 @@ async def test_every_cell_is_reached_in_the_smallest_terminal(make_app: MakeApp)
         grid = app.screen.query_one(PolicyGrid)
         await until(pilot, lambda: grid.cursor == Spot(0, 17, 0))
         await sees(pilot, "Your total: 4.")
-        assert "21 " not in shown(pilot), "it scrolls"
+        assert "hard" not in shown(pilot), "it scrolls"
 
 
 async def test_the_cell_under_the_mouse_is_told_of(make_app: MakeApp):
@@ -123,7 +165,7 @@ async def test_an_expert_that_need_not_be_the_best_is_called_the_expert(make_app
     async with rolling_out(make_app(fakes.FakeClient(events)), WIDE) as pilot:
         await pilot.press("g")
         await sees(pilot, "plays as the expert does in 8 of 11 states")
-        await sees(pilot, "× unlike the expert")
+        await sees(pilot, "◦ unlike the expert")
 
 
 @pytest.mark.parametrize(

@@ -90,13 +90,36 @@ def test_the_same_policy_is_not_mapped_twice(table: Table) -> None:
     assert table.map(at_once=True) == 1
 
 
-def test_another_policy_is_mapped_after_three_seconds(table: Table) -> None:
-    table.map()
-    table.policy.version = 1
-    table.clock.now += 2.8
-    assert table.map() == 1
-    table.clock.now += 0.2
-    assert table.map() == 2
+def test_every_update_of_the_first_minute_is_mapped_and_then_one_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = Table(monkeypatch, takes_s=0.02)
+
+    def maps_in(seconds: int) -> int:
+        before = len(table.calls)
+        for _ in range(seconds * 4):  # four updates a second
+            table.policy.version += 1
+            table.map()
+            table.clock.now += 0.23
+        return len(table.calls) - before
+
+    assert maps_in(50) == 200
+    maps_in(20)
+    assert 15 <= maps_in(20) <= 20
+    table.map(prompt="Tails?", version=1)
+    assert maps_in(10) == 40
+
+
+def test_maps_of_the_first_minute_take_a_tenth_of_it_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = Table(monkeypatch, takes_s=0.4)
+    began = table.clock.now
+    while table.clock.now < began + 60:
+        table.policy.version += 1
+        table.map()
+        table.clock.now += 0.1
+    assert 13 <= len(table.calls) <= 16
 
 
 @pytest.mark.parametrize("takes_s", [0.001, 2.0])
@@ -207,7 +230,7 @@ def test_maps_take_no_more_than_their_share_of_an_hour(monkeypatch: pytest.Monke
         table.policy.version += 1
         table.map()
         table.clock.now += 0.5
-    assert 200 < len(table.calls) <= 0.1 * 3600 / 1.5 + 1
+    assert 100 < len(table.calls) <= 0.05 * 3540 / 1.5 + 0.1 * 60 / 1.5 + 1
 
 
 def test_a_command_interrupts_a_map_between_two_pieces_and_what_was_scored_stays(
