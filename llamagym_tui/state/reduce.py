@@ -106,7 +106,7 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
                 measured, f"Measured in the first batch: {clipped(measured_text(event))}."
             )
         case events.DepthMeasured():
-            return _noted(state, f"{depth_text(event)}.")
+            return _noted(replace(state, depth=event), f"{depth_text(event)}.")
         case events.PolicyMapLaidOut():
             return replace(state, map_layout=event, mapped=None)
         case events.PolicyMapped():

@@ -176,6 +176,8 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     """Figures of the last update."""
     history: UpdateSeries = UpdateSeries()
     """Figures of the updates so far."""
+    depth: events.DepthMeasured | None = None
+    """What the first layers of the model foretell; None: nothing was compared, or not yet."""
     batch_turns: int = 0
     """Turns of the training episodes that have ended since the last update."""
     map_layout: events.PolicyMapLaidOut | None = None
@@ -400,6 +402,7 @@ def with_history(state: RunState, other: RunState) -> RunState:
         comparison=other.comparison,
         checkpoint=other.checkpoint,
         film=other.film,
+        depth=other.depth,
         edit=other.edit,
     )
 

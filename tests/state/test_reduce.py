@@ -13,6 +13,7 @@ from llamagym_tui.protocol.events import (
     AnyEvent,
     CheckpointSaved,
     DemonstrationsRead,
+    DepthMeasured,
     EpisodeStarted,
     ModeChanged,
     Progressed,
@@ -184,6 +185,13 @@ def test_changed_settings_are_kept_and_marked_by_what_was_asked_for():
     state = after(SettingsChanged(changes={"n_envs": 8}), state=state)
     assert state.settings == {"ppo.lr_final": 1e-4, "ppo.lr": 1e-4, "n_envs": 8}
     assert [mark.label for mark in state.marks] == ["ppo.lr 0.0001", "n_envs 8"]
+
+
+def test_what_each_layer_foretells_stays_in_the_state_and_outlives_a_session() -> None:
+    depth = DepthMeasured(layers=[6, 12], explained=[[0.2], [0.4]], values=["reward"], read=12)
+    state = after(depth)
+    assert state.depth == depth
+    assert run.with_history(after(), state).depth == depth
 
 
 def test_measured_settings_become_those_of_the_run_with_their_reasons_and_a_note_of_what_is_unusual():
