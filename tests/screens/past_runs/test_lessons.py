@@ -24,7 +24,7 @@ async def test_home_lists_the_lessons_and_plays_one():
         await until(pilot, lambda: app.config is not None)
         assert app.config is not None
         assert (app.config.ppo.lr, app.config.episodes) == (5e-3, None)
-        await sees(pilot, "TRAIN")
+        await sees(pilot, "LEARNING")
         await pilot.press("L")
         await sees(pilot, "show the answer")
         assert LESSON.answer[:20] not in shown(pilot)
