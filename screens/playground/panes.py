@@ -61,8 +61,8 @@ class Pane(Vertical, can_focus=True):
         title = Content.assemble(self._label, " · ", more) if more else self._label
         if (title, below) != self._entitled:
             self._entitled = (title, below)
-            self.border_title = title
-            self.border_subtitle = below if isinstance(below, Content) else Content(below)
+            self.border_title = Content.assemble(title)
+            self.border_subtitle = Content.assemble(below)
 
     async def action_open(self) -> None:
         await self.screen.run_action(self._opens)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llamagym_tui.agents._exact_blackjack import CARDS, STATES, draw, optimal_policy
+from benchmarks.exact_blackjack import CARDS, STATES, draw, optimal_policy
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.game.pictures import Panel, PolicyMap
 from llamagym_tui.setup.map_layout import lay_out
