@@ -26,7 +26,11 @@ class WheelScreen(ChoosingScreen):
         Binding("space", "resume", "Resume", tooltip="End the pause.", id="wheel.resume"),
         HELP_KEY,
         Binding(
-            "escape,w", "let_go", "Let go", tooltip="Let the agent act again.", id="wheel.let_go"
+            "escape,w",
+            "let_go",
+            "Let go",
+            tooltip="Leave the wheel: the model acts again.",
+            id="wheel.let_go",
         ),
     ]
     _had = False
@@ -73,7 +77,7 @@ class WheelScreen(ChoosingScreen):
         self.post_message(CommandAsked(Resume()))
 
     def action_let_go(self) -> None:
-        """Let the agent act again. A second press does not wait for the trainer."""
+        """Leave the wheel: the model acts again. A second press does not wait for the trainer."""
         # Posted by the app: a dismissed screen posts nothing. Not sent where nobody has or wants the wheel.
         self.app.post_message(CommandAsked(LetGo()))
         if self._state.pending.of(LetGo) is not None or not self._state.wheel_wanted:
@@ -81,7 +85,7 @@ class WheelScreen(ChoosingScreen):
 
     def _what_now(self) -> str:
         state = self._state
-        let_go = f"{key_of(self.app, 'wheel.let_go', 'escape')} lets go"
+        let_go = f"{key_of(self.app, 'wheel.let_go', 'escape')} leaves the wheel"
         if state.phase == "paused":
             return f"Paused: {key_of(self.app, 'wheel.resume', 'space')} resumes."
         if state.is_persons_turn:
@@ -94,7 +98,7 @@ def header(state: RunState) -> Content:
     if state.wheel is None:
         badge, now, where = "WHEEL REQUESTED", "", " you act from the next turn on"
     elif state.pending.of(LetGo) is not None:
-        badge, now, where = "LETTING GO", "", " the agent acts again soon"
+        badge, now, where = "LEAVING THE WHEEL", "", " the model acts again soon"
     elif state.awaited is None:
         badge, now = "YOU HAVE THE WHEEL", "not your turn yet"
         where = f" · environment {state.wheel.env + 1:,}"
@@ -115,5 +119,5 @@ def agent_text(state: RunState) -> Content:
     reply = shorten(one_line(awaited.reply), 240, placeholder=" …") or "(nothing)"
     drawn = one_line(awaited.action_name) or "no action: the environment would get the fallback"
     return Content.assemble(
-        ("The agent drew ", ASIDE), (drawn, "bold"), (f"; its reply: {reply}", ASIDE)
+        ("The model chose ", ASIDE), (drawn, "bold"), (f"; its reply: {reply}", ASIDE)
     )

@@ -54,7 +54,7 @@ class Line(NamedTuple):
 
 
 BASELINES = {
-    "optimal": Line("success", "═"),
+    "best": Line("success", "═"),
     "expert": Line("accent", "╌"),
     "random": Line("warning", "·"),
 }

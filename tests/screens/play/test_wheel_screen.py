@@ -105,7 +105,7 @@ async def test_w_hands_over_the_wheel_and_a_key_takes_its_action_at_once(make_ap
     async with make_app(client).run_test(size=SIZE) as pilot:
         await take(pilot)
         assert "YOU HAVE THE WHEEL  your turn · episode 7, turn 1" in shown(pilot)
-        assert f"The agent drew hit; its reply: {HIT}" in shown(pilot)
+        assert f"The model chose hit; its reply: {HIT}" in shown(pilot)
         client.silent = (Act,)
         await pilot.press("h")
         client.emit(WarningRaised(message="That turn is already over.", refused="wheel"))

@@ -57,10 +57,10 @@ async def test_o_shows_the_best_actions_and_the_policy_again(make_app: MakeApp):
         await pilot.press("g")
         await sees(pilot, "↓81")
         await pilot.press("o")
-        await sees(pilot, "optimal play; o shows the policy again")
+        await sees(pilot, "the best play; o shows the policy again")
         assert "↓81" not in shown(pilot)
         await pilot.press("o")
-        await sees(pilot, "plays optimally in 8 of 11 states")
+        await sees(pilot, "plays as is best in 8 of 11 states")
         await pilot.press("o", "left_square_bracket")
         await sees(pilot, "↓81")
 
@@ -150,7 +150,7 @@ async def test_the_cell_under_the_mouse_is_told_of(make_app: MakeApp):
     app = make_app(fakes.FakeClient(lake()))
     async with rolling_out(app, WIDE) as pilot:
         await pilot.press("g")
-        await sees(pilot, "plays optimally in 8 of 11 states")
+        await sees(pilot, "plays as is best in 8 of 11 states")
         grid = app.screen.query_one(PolicyGrid)
         x, y = grid.places.of(Spot(0, 1, 2))
         await pilot.hover(PolicyGrid, offset=(x + 1, y + 1))
