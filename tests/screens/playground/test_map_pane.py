@@ -29,7 +29,7 @@ LAKE = map_events.layout_of(FrozenLakeAgent())
 
 @pytest.mark.parametrize(
     ("size", "is_there"),
-    [((120, 34), True), ((120, 26), False), ((60, 40), False)],
+    [((120, 34), True), ((120, 26), True), ((60, 40), False)],
 )
 async def test_the_map_stands_beside_the_curve_where_the_curve_keeps_its_rows(
     make_app: MakeApp, size: tuple[int, int], is_there: bool
