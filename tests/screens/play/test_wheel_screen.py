@@ -105,7 +105,9 @@ async def test_w_hands_over_the_wheel_and_a_key_takes_its_action_at_once(make_ap
     async with make_app(client).run_test(size=SIZE) as pilot:
         await take(pilot)
         assert "YOU HAVE THE WHEEL  your turn · episode 7, turn 1" in shown(pilot)
-        assert f"The agent drew hit; its reply: {HIT}" in shown(pilot)
+        assert "The model drew hit in your place." in shown(pilot)
+        assert HIT not in shown(pilot)
+        assert "Your total: 17." in shown(pilot)
         client.silent = (Act,)
         await pilot.press("h")
         client.emit(WarningRaised(message="That turn is already over.", refused="wheel"))
@@ -114,11 +116,10 @@ async def test_w_hands_over_the_wheel_and_a_key_takes_its_action_at_once(make_ap
         await pilot.press("s")
         await sees(pilot, "episode 8, turn 1")
         assert client.sent[-1] == Act(episode=7, turn=0, action=0)
-        for text in (
-            "stick by you",
-            "left out of the mean",
-        ):
-            assert text in shown(pilot)
+        await sees(pilot, "you stick   return ▲ +1")
+        await pilot.press("tab")
+        await sees(pilot, "stick by you")
+        assert "left out of the mean" in shown(pilot)
 
 
 async def test_actions_keys_mean_actions_and_nothing_else(make_app: MakeApp):
