@@ -95,8 +95,9 @@ docs: $(DOCS_STAMP) ## build/site, the pages of docs/
 	$(BIN)/mkdocs build --quiet --strict
 	@echo "build/site/index.html"
 
-pictures: $(DEV_STAMP) ## docs/pictures, exported from the running app
-	$(BIN)/python scripts/take_pictures.py
+pictures: $(DEV_STAMP) ## docs/pictures, exported from the running app; PARTS=film, stills or sorting takes some
+	$(BIN)/python -m scripts.return_chart
+	$(BIN)/python -m scripts.take_pictures $(PARTS)
 
 clean: ## remove what the checks and builds leave behind; .venv stays
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage snapshot_report.html

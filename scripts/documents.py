@@ -1,7 +1,7 @@
 """Writes the parts of the documents that the code knows: ``python -m scripts.documents``.
 
-They are the table of figures in ``docs/METRICS.md`` and the tables of keys and settings in ``docs/GUIDE.md``, each
-between two comments that name it. A test compares them with the code.
+They are the table of figures in ``docs/METRICS.md`` and the tables of keys and settings in ``docs/guide``, each between
+two comments that name it. A test compares them with the code.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ def keys() -> str:
 
 
 def settings() -> str:
-    """The table of the settings of a run that have an option or may change live."""
+    """The table of the settings of a run that may change live and have no option."""
     usual = flat(RunConfig(agent="", run_dir=""))
-    lines = ["| setting | default | | live |", "|---|---|---|---|"]
+    lines = ["| setting | default | |", "|---|---|---|"]
     for name, option in OPTIONS.items():
-        default = "" if usual[name] in (None, "", {}) or usual[name] is False else usual[name]
-        live = "`s`" if name in LIVE else ""
-        lines.append(f"| `{option.flag or name}` | {default} | {option.help} | {live} |")
+        if name in LIVE and not option.flag:
+            default = "" if usual[name] is None else usual[name]
+            lines.append(f"| `{name}` | {default} | {option.help} |")
     return "\n".join(lines)
 
 
 PARTS = {
     "figures": ("docs/METRICS.md", figures),
-    "keys": ("docs/GUIDE.md", keys),
-    "settings": ("docs/GUIDE.md", settings),
+    "keys": ("docs/guide/watch-and-steer.md", keys),
+    "settings": ("docs/guide/models-and-training.md", settings),
 }
 """The document that each part stands in, and what makes it."""
 

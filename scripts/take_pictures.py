@@ -1,7 +1,8 @@
-"""Takes the pictures of the documents from the app itself, on a live run of the real trainer.
+"""Takes the pictures of the documents from the app itself, on live runs of the real trainer.
 
-``python scripts/take_pictures.py --live 240`` trains that many seconds in a folder of its own and writes the pictures
-of `PICTURES` into ``docs/pictures``; ``--model smollm2`` takes them of another model.
+``python -m scripts.take_pictures`` writes ``docs/pictures``: a film of the first minute, stills of a run that has
+trained for `--live` seconds, and one of a file that is sorted. ``python -m scripts.take_pictures film`` takes only one
+of the three. Keys are named by their bindings, so that they may move.
 """
 
 from __future__ import annotations
@@ -13,87 +14,186 @@ import tempfile
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
+import torch
 from textual.pilot import Pilot
 
-from llamagym_tui.app.app import LlamaGymApp
+from benchmarks.judging import SHELVES
+from llamagym_tui.app.app import LlamaGymApp, SortingApp
+from llamagym_tui.engine.model.loading import load_model_and_tokenizer
+from llamagym_tui.engine.sorter import Reader, Sorter
 from llamagym_tui.setup.run_config import run_config
+from scripts.moving_picture import Frame, picture
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
+WIDE, USUAL, LOW = (100, 30), (80, 24), (80, 16)
+"""Columns and lines: of the film, of most stills, and of screens that have little to show."""
 SETTLED_S = 3.0
 """Seconds in which a screen is drawn and the trainer answers it."""
-START_S = 90.0
-"""Seconds in which the model must have been loaded."""
+START_S = 180.0
+"""Seconds in which something that is waited for must have happened."""
+LOOKED_AT = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 22, 26)
+"""Updates after which the film has a frame."""
+ORDER = "Always hit."
+"""What the film tells the model; three letters a frame."""
+STICK = "s"
+"""The key of that action at the table."""
+JUDGEMENTS = 60
+Taking = Pilot[Any]
 
 
-class Picture(NamedTuple):
-    name: str
-    size: tuple[int, int]
-    """Columns and lines."""
-    keys: tuple[str, ...] = ()
-    """Pressed in the playground before it is taken."""
-    leave: tuple[str, ...] = ()
-    """Pressed after it, back to the playground."""
-
-
-PICTURES = [
-    Picture("playground", (160, 45)),
-    Picture("policy-map", (120, 30), ("g",), ("escape",)),
-    Picture("inspector", (110, 30), ("space", "b", "i"), ("escape", "space")),
-]
-
-
-async def until(pilot: Pilot[None], condition: Callable[[], bool], timeout_s: float) -> None:
-    """Wait until a condition holds; end the program with the reason if it does not."""
-    for _ in range(int(timeout_s / 0.1)):
-        if condition():
+async def until(pilot: Taking, happened: Callable[[], bool]) -> None:
+    """Wait until something has happened; end the program with the reason if it does not."""
+    for _ in range(int(START_S / 0.1)):
+        if happened():
             return
-        state = pilot.app.run_state  # type: ignore[attr-defined]
-        if state.failure:
+        state = pilot.app.run_state
+        if state is not None and state.failure:
             raise SystemExit(f"No picture: {state.failure}")
         await pilot.pause(0.1)
-    raise SystemExit(f"No picture: the run was not there within {timeout_s:.0f} s.")
+    raise SystemExit(f"No picture: what was waited for did not happen within {START_S:.0f} s.")
 
 
-async def take(live_s: float, model: str) -> None:
-    seeds = count(11)
-    config = run_config("blackjack", {"run_dir": "data/run", "seed": 1, "model": model})
-    app = LlamaGymApp(config, next_seed=lambda: next(seeds))
-    async with app.run_test(size=PICTURES[0].size) as pilot:
-        await until(pilot, lambda: app.run_state is not None and app.run_state.updates > 0, START_S)
-        await pilot.pause(live_s)
-        await until(
-            pilot,
-            lambda: app.run_state is not None and app.run_state.phase == "rolling_out",
-            START_S,
-        )
-        for picture in PICTURES:
-            await pilot.resize_terminal(*picture.size)
-            await pilot.pause(SETTLED_S)
-            for key in picture.keys:
-                await pilot.press(key)
-                await pilot.pause(SETTLED_S)
-            save(app, picture.name)
-            await pilot.press(*picture.leave)
-        await pilot.press("q", "y")
-        await pilot.pause(SETTLED_S)
+async def press(pilot: Taking, *names: str, settled_s: float = SETTLED_S) -> None:
+    """Press the keys of bindings, which are known by their names on the screen that is open."""
+    for name in names:
+        bindings = [active.binding for active in pilot.app.screen.active_bindings.values()]
+        keys = [binding.key for binding in bindings if binding.id == name]
+        if not keys:
+            raise SystemExit(f"No picture: no key of {pilot.app.screen} is named {name}.")
+        await pilot.press(keys[0])
+        await pilot.pause(settled_s)
 
 
-def save(app: LlamaGymApp, name: str) -> None:
+def screen(pilot: Taking, seconds: float = 0.5) -> Frame:
+    return Frame(pilot.app.export_screenshot(), seconds)
+
+
+def save(pilot: Taking, name: str, *frames: Frame) -> None:
+    """Write frames, or the screen as it is, as a picture of that name."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    (FOLDER / f"{name}.svg").write_text(
-        app.export_screenshot(title="llamagym-tui"), encoding="utf-8"
+    size = pilot.app.size
+    svg = picture(frames or [screen(pilot)], size.width, size.height)
+    (FOLDER / f"{name}.svg").write_text(svg, encoding="utf-8")
+    print(f"docs/pictures/{name}.svg, {len(svg) / 1000:,.0f} kB")
+
+
+def blackjack(model: str, name: str) -> LlamaGymApp:
+    seeds = count(11)
+    return LlamaGymApp(
+        run_config("blackjack", {"run_dir": f"data/{name}", "seed": 1, "model": model}),
+        next_seed=lambda: next(seeds),
     )
-    print(f"docs/pictures/{name}.svg")
+
+
+async def end(pilot: Taking) -> None:
+    await press(pilot, "quit")
+    await pilot.press("y")
+    await pilot.pause(SETTLED_S)
+
+
+async def film(model: str, live_s: float) -> None:
+    """The first minute: it learns, is told something else, and follows."""
+    app = blackjack(model, "film")
+    async with app.run_test(size=WIDE) as pilot:
+        await until(pilot, lambda: app.run_state is not None and app.run_state.mapped is not None)
+        frames = []
+        for updates in LOOKED_AT:
+            await until(pilot, lambda least=updates: app.run_state.updates >= least)  # type: ignore[misc]
+            frames.append(screen(pilot))
+        await press(pilot, "prompt", settled_s=1.0)
+        frames.append(screen(pilot, 0.8))
+        await pilot.press("ctrl+end", "space")
+        for letter, typed in enumerate(ORDER, start=1):
+            await pilot.press(typed)
+            if letter % 3 == 0:
+                await pilot.pause(0.1)
+                frames.append(screen(pilot, 0.3))
+        frames.append(screen(pilot, 0.8))
+        await press(pilot, "prompt.apply", settled_s=0.5)
+        for _ in range(8):
+            frames.append(screen(pilot))
+            await pilot.pause(1.0)
+        frames.append(screen(pilot, 1.5))
+        save(pilot, "film", *frames)
+        await end(pilot)
+
+
+async def stills(model: str, live_s: float) -> None:
+    """What can be done with a run that has trained for a while."""
+    app = blackjack(model, "run")
+    async with app.run_test(size=USUAL) as pilot:
+        await until(pilot, lambda: app.run_state is not None and app.run_state.updates > 0)
+        await pilot.pause(live_s)
+        save(pilot, "playground")
+        await press(pilot, "policy_map")
+        save(pilot, "policy-map")
+        await pilot.resize_terminal(*LOW)
+        await press(pilot, "map.back", "pause", "turn.before", "inspect")
+        save(pilot, "inspector")
+        await pilot.resize_terminal(*USUAL)
+        await press(pilot, "inspector.back", "turn.unmark", "pause", "table")
+        await pilot.press(STICK)
+        await pilot.pause(SETTLED_S)
+        save(pilot, "table")
+        await press(pilot, "table.leave", "prompt")
+        await pilot.press("ctrl+end", "space", *ORDER)
+        await press(pilot, "prompt.apply")
+        await pilot.pause(2 * SETTLED_S)
+        save(pilot, "prompt")
+        await end(pilot)
+
+
+class ReadWords:
+    """The words of the benchmark, read before the screen opens."""
+
+    notice = ""
+    failure = ""
+
+    def __init__(self, model: str) -> None:
+        self.right = {word: shelf for shelf, words in SHELVES.items() for word in words.split()}
+        self.path = Path("things.txt")
+        self.actions = list(SHELVES)
+        self.prompt = (
+            f"You sort a list of things. Name the right shelf for each: {', '.join(SHELVES)}."
+        )
+        self.sorter = Sorter(sorted(self.right, key=lambda word: word[::-1]), self.actions)
+        with torch.no_grad():
+            self.sorter.read_all(Reader(load_model_and_tokenizer(model, "cpu"), self.prompt).states)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the action that is shown is that of the word's shelf."""
+        shown = self.sorter.shown
+        assert shown is not None
+        return self.right[self.sorter.items[shown.item]] == self.actions[shown.action]
+
+
+async def sorting(model: str, live_s: float) -> None:
+    """A file whose lines are sorted while somebody says right or wrong."""
+    reading = ReadWords(model)
+    app = SortingApp(reading, run_config("sorting", {"model": model}), lambda: None)
+    async with app.run_test(size=LOW) as pilot:
+        await pilot.pause(SETTLED_S)
+        for _ in range(JUDGEMENTS):
+            name = "judge.right" if reading.is_right else "judge.wrong"
+            await press(pilot, name, settled_s=0.05)
+        await pilot.pause(SETTLED_S)
+        save(pilot, "sorting")
+
+
+PARTS = {"film": (film, "bundled"), "stills": (stills, "bundled"), "sorting": (sorting, "smollm2")}
+"""What can be taken, with the model that it is taken of."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument(
-        "--live", type=float, default=60.0, metavar="SECONDS", help="seconds of training before"
+        "--live", type=float, default=60.0, metavar="SECONDS", help="training before the stills"
     )
-    parser.add_argument("--model", default="bundled", help="as of train; it is on this machine")
+    parser.add_argument("--model", help="of all parts; it is on this machine")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         # The pictures show a relative path instead of a folder of this machine.
@@ -102,7 +202,9 @@ def main() -> None:
         os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
         os.environ["LLAMAGYM_TUI_DATA"] = "data"
         os.environ["LLAMAGYM_TUI_CONFIG"] = "config"
-        asyncio.run(take(options.live, options.model))
+        for name in options.parts or PARTS:
+            take, usual = PARTS[name]
+            asyncio.run(take(options.model or usual, options.live))
 
 
 if __name__ == "__main__":

@@ -216,7 +216,7 @@ class Rollout:
         self.n_envs = 2
         self.seed = 0
         self.draws = True
-        self.drawing = False
+        self.is_drawing = False
         self.live = 0
         self.restarts = 0
         self.corrections_emitted = 0
@@ -251,7 +251,7 @@ class Rollout:
         pass
 
     def set_drawing(self, on: bool) -> None:
-        self.drawing = on
+        self.is_drawing = on
 
     def set_counters(
         self, *, episodes: int, env_steps: int, started: int = 0, dropped: int = 0

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 
 COMPARED_S = 30.0
-SHIPPED = RunConfig(agent="", run_dir="").model
-"""The default model, which ships with the package."""
 
 
 class Actions(Leaving):
@@ -80,7 +78,7 @@ class Actions(Leaving):
         self, config: RunConfig, then: Callable[[], object], otherwise: Callable[[], object]
     ) -> None:
         """Call `then` if the model of a run is here or the person lets it be downloaded, else `otherwise`."""
-        if config.model == SHIPPED:
+        if config.model == model_registry.BUNDLED:
             then()
         else:
             self._look_for_model(config, then, otherwise)

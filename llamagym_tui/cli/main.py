@@ -60,7 +60,7 @@ def home(
 @app.command(cls=command_line.PlayCommand, hidden=True)
 @with_settings(*RUN)
 def play(agent: command_line.Agent, given: Given) -> None:
-    """Open the playground: watch the agent play and learn, and play yourself."""
+    """Open the playground: watch the model play and learn, and play yourself."""
     config = run_config.run_config(agent, given)
     _require_terminal(agent)
     from llamagym_tui.app.app import open_playground
@@ -115,12 +115,10 @@ def _warm_start_by(method: Literal["sft", "dpo"]) -> Callable[..., Any]:
     return command
 
 
-app.command("sft", help="Train on demonstrations, as a start that PPO goes on from.")(
-    _warm_start_by("sft")
-)
+app.command("sft", help="Train on demonstrations: a warm start for PPO.")(_warm_start_by("sft"))
 app.command(
     "dpo",
-    help="Learn to prefer a person's replies over the replies of the model that they replaced.",
+    help="Train on corrections: learn to prefer a person's replies to those that they replaced.",
 )(_warm_start_by("dpo"))
 
 
@@ -165,7 +163,7 @@ def evaluate(
     greedy: command_line.Greedy = True,
     json_output: command_line.Json = False,
 ) -> None:
-    """Measure a model's mean return, with its 95 % confidence interval (in JSON: its standard error)."""
+    """Evaluate a model: its mean return with its 95 % confidence interval (in JSON: its standard error)."""
     config = typed_evaluation(agent, given)
     from llamagym_tui.cli import evaluation
 
@@ -376,7 +374,7 @@ def export(
 
 @app.command()
 def replay(run: command_line.Run = None) -> None:
-    """Watch a recorded run again, with a time slider; no model is loaded."""
+    """Replay a run, with a time slider; no model is loaded."""
     folder = run_store.find_run(run)
     if not _is_shown():
         raise UsageError(
@@ -395,7 +393,7 @@ def serve(
         typer.Argument(metavar="[AGENT [OPTIONS]]", help="Not given: home."),
     ] = None,
     watch: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Only show this run, past or going on.")
+        str | None, typer.Option(metavar="RUN", help="Only show this run, ended or under way.")
     ] = None,
     host: Annotated[
         str, typer.Option(help="Address or name of this machine to listen on.")
@@ -409,7 +407,7 @@ def serve(
         typer.Option(min=1, help="A class: at each seat the model's 20 episodes are played once."),
     ] = None,
 ) -> None:
-    """Serve the app to browsers: each visitor plays and trains, all watch one run, or a class plays the model."""
+    """Serve the app to browsers: each visitor trains a run, all watch one, or a class plays against the model."""
     require_library("textual_serve", "serve")
     from llamagym_tui.cli import serve as server
 

@@ -164,8 +164,10 @@ def warm_start(
             )
             failures = f"{before.parse_failure_rate:.1%} → {after.parse_failure_rate:.1%}"
             over = counted(after.episodes, "episode")
-            texts.append(f"Greedy return {returns}, parse failures {failures}, over {over}.")
-        texts.append(f"Continue with `llamagym-tui train --resume --run-dir {config.run_dir}`.")
+            texts.append(
+                f"Greedy return {returns}, replies without an action {failures}, over {over}."
+            )
+        texts.append(f"Resume with `llamagym-tui train --resume --run-dir {config.run_dir}`.")
         echo(" ".join(texts))
 
 

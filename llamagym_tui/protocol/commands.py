@@ -36,10 +36,10 @@ class Step(Command, frozen=True, kw_only=True):
 
 
 class SetPace(Command, frozen=True, kw_only=True):
-    """Play at another speed; confirmed by ``PaceChanged``."""
+    """Show play at another pace; confirmed by ``PaceChanged``. The run itself goes on at full speed."""
 
     turn_s: Annotated[float, Meta(ge=0, le=60)]
-    """Seconds between two turns of the watched environment, at least; 0: full speed."""
+    """Seconds between two turns that are shown, of one episode after the other; 0: all turns as they are played."""
 
 
 class Watch(Command, frozen=True, kw_only=True):

@@ -338,10 +338,10 @@ class PolicyMapped(Event, frozen=True, kw_only=True):
 
 
 class PaceChanged(Event, frozen=True, kw_only=True):
-    """The run is played at another speed."""
+    """Play is shown at another pace."""
 
     turn_s: float
-    """Seconds between two turns of the watched environment, at least; 0: full speed."""
+    """As of ``SetPace``."""
 
 
 class EpisodesCounted(Event, frozen=True, kw_only=True):
@@ -361,8 +361,6 @@ class EpisodesCounted(Event, frozen=True, kw_only=True):
     """Episodes since the run began that failed, by their environment or agent, and count in nothing else."""
     episodes_per_s: float
     """Over about the last ten seconds, updates included."""
-    words: str = ""
-    """The agent's own, on the mean return of the last 1,000 episodes of this mode and prompt; empty: as before."""
 
 
 class UpdateFinished(Event, frozen=True, kw_only=True):

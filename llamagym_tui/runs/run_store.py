@@ -173,7 +173,7 @@ def unwritable(run_dir: Path, error: OSError) -> RunStoreError:
 
 
 def require_same_policy(config: RunConfig, run_dir: Path) -> None:
-    """Raises RunStoreError: the run in a folder has another agent or model than a configuration, or there is none.
+    """Raises RunStoreError: the run in a folder has another agent, model or wordings than a configuration, or is none.
 
     A model at another place is taken for the same one if none is left at the earlier place.
     """
@@ -188,6 +188,13 @@ def require_same_policy(config: RunConfig, run_dir: Path) -> None:
         raise RunStoreError(
             f"The run in {run_dir} has model {earlier.model}, not {config.model}; "
             "go on with the same model, or begin a new run in another folder."
+        )
+    # The directions that the adapter on a head sees are measured once, in all the wordings that a run plays.
+    if earlier.trains_head_alone and config.wordings != earlier.wordings:
+        played = "in several wordings" if earlier.wordings else "in one wording"
+        raise RunStoreError(
+            f"The run in {run_dir} has learnt {played}, and its adapter on the LM head can learn no others: "
+            "go on with the same wordings, or begin a new run in another folder."
         )
 
 

@@ -72,7 +72,7 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     kl_coef: Annotated[
         NonNegative,
         Option(
-            title="KL coefficient",
+            title="KL penalty",
             help="Weight of the penalty for moving away from the reference policy. A change ends its schedule.",
         ),
     ] = 0.02
@@ -80,7 +80,7 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     entropy_coef: Annotated[
         NonNegative,
         Option(
-            title="entropy coefficient",
+            title="entropy bonus",
             help="Weight of the bonus for the entropy of the actions. A change ends its schedule.",
         ),
     ] = 0.1
@@ -95,7 +95,7 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     target_kl: Annotated[
         Positive | None,
         Option(
-            title="stop an update early at this KL",
+            title="KL that stops an update",
             help="An update stops early once it has moved the policy this far, in nats per token.",
         ),
     ] = None
@@ -103,7 +103,7 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     update_kl: Annotated[
         Positive,
         Option(
-            title="KL of an update",
+            title="how far one update may move",
             help="How far an update should move the policy, in nats a turn; steps follow that.",
         ),
     ] = 0.02
@@ -151,7 +151,7 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_grad_norm: Annotated[
         Positive,
         Option(
-            title="gradient clipping (largest norm)",
+            title="largest norm of gradients",
             help="Gradients are scaled down to this norm.",
         ),
     ] = 1.0
@@ -183,7 +183,7 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     parse_penalty: Annotated[
         NonNegative,
         Option(
-            title="parse penalty",
+            title="penalty for no action",
             help="Taken from the reward of a reply that names no action, or a refused one.",
         ),
     ] = 0.5
@@ -206,15 +206,15 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     kl_coef_final: Annotated[
         NonNegative,
         Option(
-            title="final KL coefficient",
-            help="KL coefficient at the end of its schedule.",
+            title="final KL penalty",
+            help="KL penalty at the end of its schedule.",
         ),
     ] = 0.01
     entropy_coef_final: Annotated[
         NonNegative,
         Option(
-            title="final entropy coefficient",
-            help="Entropy coefficient at the end of its schedule.",
+            title="final entropy bonus",
+            help="Entropy bonus at the end of its schedule.",
         ),
     ] = 0.02
     decay_updates: Count = 100

@@ -68,7 +68,7 @@ class GenerationConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     policy: Annotated[
         PolicyKind,
         Option(
-            title="generate or score",
+            title="free text or known replies",
             help="generate: free text, token by token. score: one of the agent's known replies. "
             "Drops the current batch.",
         ),
@@ -329,9 +329,8 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def finds_depth(self) -> bool:
-        """True until the layer is measured at which the game is seen. A warm start comes before any play."""
-        may_look = self.ranks == 1 and not self.sft_warm_start
-        return self.read_depth == "auto" and self.trains_head_alone and may_look
+        """True until the layer is measured at which the game is seen."""
+        return self.read_depth == "auto" and self.trains_head_alone and self.ranks == 1
 
     @property
     def cuts_episodes(self) -> bool:
@@ -430,13 +429,12 @@ OPTIONS: dict[str, Option] = {
 }
 """The words of each setting that has some, by its dotted name."""
 
-LIVE = dict(
-    sorted(
-        ((name, option) for name, option in OPTIONS.items() if option.title),
-        key=lambda setting: (not setting[0].startswith("ppo."), "." not in setting[0]),
-    )
-)
-"""Settings that a person may change live, PPO's first; all others stay for the whole run."""
+_SOUGHT = ("ppo.update_kl", "generation.temperature", "n_envs", "ppo.learner", "ppo.batch_size")
+"""What people come to change."""
+LIVE = {name: OPTIONS[name] for name in _SOUGHT} | {
+    name: option for name, option in OPTIONS.items() if option.title
+}
+"""Settings that a person may change live, those that are sought first; all others stay for the whole run."""
 
 FINAL = {f"ppo.{name}": f"ppo.{name}_final" for name in SCHEDULED}
 """Where a setting that moves along a line ends."""

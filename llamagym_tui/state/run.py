@@ -20,7 +20,7 @@ from llamagym_tui.state.transcript import StateView, Transcript
 MAX_SAMPLES = 256
 """Most updates of which the figures are kept; an even number, so that the last one stays when half of them go."""
 TURN_S = (0.0, 0.5, 1.5, 4.0)
-"""Seconds between two turns at each speed: full speed, quick, reading pace, slow."""
+"""Seconds between two turns at each pace: as they are played, quick, reading pace, slow."""
 
 
 class Mark(NamedTuple):
@@ -146,7 +146,7 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     env: int = 0
     """The watched environment, counted from 0."""
     turn_s: float = 0.0
-    """Least number of seconds between two turns of the watched environment; 0: full speed."""
+    """Seconds between two turns that are shown; 0: all turns of the watched environment as they are played."""
     wheel: events.WheelTaken | None = None
     """A person's choices in the agent's place; None while the agent acts."""
     awaited: events.ActionAwaited | None = None
@@ -167,8 +167,6 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     """Returns of all episodes."""
     recent: tuple[float, ...] = ()
     """The last returns in the present mode and under the present prompt, at most `RECENT`."""
-    described: str = ""
-    """Their mean in the agent's words; empty: not known yet."""
     marks: tuple[Mark, ...] = ()
     updates: int = 0
     """The number of updates of the policy."""
@@ -176,6 +174,8 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     """Figures of the last update."""
     history: UpdateSeries = UpdateSeries()
     """Figures of the updates so far."""
+    depth: events.DepthMeasured | None = None
+    """What the first layers of the model foretell; None: nothing was compared, or not yet."""
     batch_turns: int = 0
     """Turns of the training episodes that have ended since the last update."""
     map_layout: events.PolicyMapLaidOut | None = None
@@ -400,6 +400,7 @@ def with_history(state: RunState, other: RunState) -> RunState:
         comparison=other.comparison,
         checkpoint=other.checkpoint,
         film=other.film,
+        depth=other.depth,
         edit=other.edit,
     )
 

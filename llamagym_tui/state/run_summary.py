@@ -65,12 +65,6 @@ class RunSummary(Struct, frozen=True, kw_only=True):
         last = curve[-1]
         return MeanReturn(last.mean_return, last.stderr, min(RECENT, self.returns.episodes))
 
-    @property
-    def mean_return(self) -> float | None:
-        """The mean of these episodes; None if there are none."""
-        recent = self.recent
-        return None if recent is None else recent.mean
-
 
 def summary_of(run_dir: Path) -> RunSummary:
     """The summary of a run, kept in its folder if the folder can be written.

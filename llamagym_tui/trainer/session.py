@@ -7,7 +7,6 @@ Updates and changes of settings are in `training`, episodes apart from the run i
 
 import logging
 import math
-from functools import partial
 from typing import Literal, assert_never
 
 from msgspec.structs import replace
@@ -25,7 +24,6 @@ from llamagym_tui.errors import (
     UsageError,
     program_ended,
 )
-from llamagym_tui.game.observed import described_return
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.settings import Mode, changed, changes_since, changes_to_restore
@@ -39,6 +37,7 @@ from llamagym_tui.trainer.probes.inspect_reply import ActionProbes, ReplyInspect
 from llamagym_tui.trainer.probes.map_policy import PolicyMapper
 from llamagym_tui.trainer.ranks import started
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounter, Stopwatch
+from llamagym_tui.trainer.rollout.rollout import PendingPrompt
 from llamagym_tui.trainer.session_base import SessionBase, is_over
 
 ATTEMPTS = 120
@@ -66,10 +65,6 @@ class Session(SessionBase):
     """The error that ended it, if it failed."""
     _ranks = ALONE
     _is_ending = False
-    _turn_s = 0.0
-    """Seconds between two turns of the watched environment; 0: full speed."""
-    _turn_began_at = -math.inf
-    """When the watched environment's last turn began, by the clock."""
     _step_unit: Unit | None = None
     """The unit of the `Step` under way; None if there is none."""
     _pauses_after_wheel = False
@@ -136,7 +131,7 @@ class Session(SessionBase):
             self.learner.random.seed(self.given.seed)
         self._loading("making the environments")
         self.rollout = builders.rollout(
-            self.agent, self.policy, seed=self.given.seed, emit=self.emit
+            self.agent, self.policy, seed=self.given.seed, emit=self.showing.emit
         )
         self._exits.callback(self.rollout.close)
         self.rollout.mode = self.given.mode
@@ -200,9 +195,7 @@ class Session(SessionBase):
         self.policy_map = PolicyMapper(self.agent, self.policy, self.emit, self.clock, turns=turns)
         self._action_probes = ActionProbes(self.agent, self.policy)
         self._inspector = ReplyInspector(self.policy, self.learner, self.rollout)
-        describe = partial(described_return, self.agent)
-        self._episode_counter = EpisodeCounter(self.stopwatch, self.clock, start.episodes, describe)
-        self._episode_counter.begin_again(self.rollout.mode, self.rollout.prompt_version)
+        self._episode_counter = EpisodeCounter(self.stopwatch, self.clock, start.episodes)
         self.awaits_warm_start = start.awaits_warm_start
         self.is_first_batch = self.learner.updates == 0
         restored = changed(self.given, changes_to_restore(self.given, start.changed))
@@ -247,7 +240,7 @@ class Session(SessionBase):
         restored = changes_since(self.given, self.config)
         if restored:
             changes = {name: change.after for name, change in restored.items()}
-            self.emit_mark(events.SettingsChanged(changes=changes))
+            self.emit(events.SettingsChanged(changes=changes))
         if not self.policy.chat.keeps_history:
             self.emitter.warn(HISTORY_WARNING)
         if self.limit_reached:
@@ -269,11 +262,6 @@ class Session(SessionBase):
             if limit is not None and played >= limit:
                 return f"{played:,.0f} of {limit:,.0f} {unit}"
         return ""
-
-    @property
-    def _is_followed(self) -> bool:
-        """The run is slow enough for a person to read every event."""
-        return self._step_unit is not None or self._turn_s > 0
 
     def _advance(self) -> None:
         """Go on until commands can be handled again."""
@@ -297,22 +285,22 @@ class Session(SessionBase):
             self._wait_for_person()
             return
         is_driven = rollout.wheel.env is not None
-        if self._is_followed or is_driven:
+        self.showing.is_live = is_driven or self._step_unit == "turn"
+        self.showing.go_on()
+        waiting: PendingPrompt | None = None
+        if is_driven or self._step_unit is not None:
             rollout.begin_episodes()
             self._probe_actions()
-        began_at = self.clock()
-        left_s = self._turn_began_at + self._turn_s - began_at
-        if self._step_unit != "turn" and not is_driven and left_s > 0:
-            self._map_policy()
-            self.inbox.wait(left_s)
-            return
-        turns = rollout.spectator.turns
+        elif self.showing.turn_s:
+            rollout.begin_episodes()
+            waiting = rollout.pending_prompt()
         self._episode_counter.add(rollout.step())
+        if waiting is not None and waiting.episode == self.showing.episode:
+            # Only now: a prompt that is read alone, before the others, would change a seeded run's rounding.
+            self._probe_actions(waiting)
         self._end_slow_first_batch()
         if self._episode_counter.is_due:
             self.report_episodes()
-        if rollout.spectator.turns > turns:
-            self._turn_began_at = began_at
         ended = self._step_unit == "turn" and not rollout.awaits_person
         if rollout.mode == "train":
             self._collecting(*rollout.batch_progress)
@@ -362,11 +350,18 @@ class Session(SessionBase):
         if is_playing and done < total and is_to_end:
             raise _ReadingEnded
 
-    def _probe_actions(self) -> None:
-        """Emit how probable each action is where the watched episode waits for a reply."""
-        waiting = self.rollout.pending_prompt()
+    def _probe_actions(self, waiting: PendingPrompt | None = None) -> None:
+        """Emit how probable each action is at a prompt, or where the watched episode waits for a reply."""
+        waiting = waiting or self.rollout.pending_prompt()
         if waiting is not None and (probed := self._action_probes.probe(waiting)) is not None:
             self.rollout.spectator.observe(waiting.env, probed)
+
+    def _show_live(self) -> None:
+        """Show the watched episode as far as it is played, instead of one that is shown at a pace."""
+        if not self.showing.is_direct:
+            spectator = self.rollout.spectator
+            self.showing.go_live(spectator.events_of(spectator.env))
+            self.rollout.set_drawing(self.rollout.is_drawing)
 
     def _map_policy(self, *, at_once: bool = False, longest_s: float = math.inf) -> None:
         """Go on with the policy map, unless a command waits, or it is not known yet which layers are read."""
@@ -401,12 +396,14 @@ class Session(SessionBase):
             case commands.Step(unit=unit):
                 self._step(unit)
             case commands.SetPace(turn_s=turn_s):
-                self._turn_s = turn_s
+                self._show_live()
+                self.showing.turn_s = turn_s
                 self.emit(events.PaceChanged(turn_s=turn_s))
             case commands.Watch(env=env):
                 rollout.watch(env)
             case commands.TakeWheel():
                 with refusing("wheel", UsageError, EnvError):
+                    self._show_live()
                     rollout.take_wheel()
                     # The run waits at each turn of the person, so a step ends, and a pause until they let go.
                     self._pauses_after_wheel |= self.phase == "paused"
@@ -464,6 +461,8 @@ class Session(SessionBase):
                 "Nothing is trained in inference mode, so no update comes.", refused="step"
             )
             return
+        if unit == "turn":
+            self._show_live()
         self._step_unit = unit
         detail = f"one {unit}, then a pause"
         if self.phase == "paused":
@@ -475,7 +474,7 @@ class Session(SessionBase):
         if mode == "train" and self.rollout.mode != "train":
             self.begin_batch()  # playing in between was not for the batch
         self.rollout.mode = mode
-        self.emit_mark(events.ModeChanged(mode=mode))
+        self.emit(events.ModeChanged(mode=mode))
 
     def _set_prompt(self, prompt: str) -> None:
         """Use another prompt from the next reset on, with a map before it and one after it of the same weights."""
@@ -484,7 +483,7 @@ class Session(SessionBase):
         version = self.rollout.prompt_version + 1
         self.rollout.set_system_prompt(prompt, version)
         self.monitor = CollapseMonitor()
-        self.emit_mark(events.PromptChanged(prompt_version=version, system_prompt=prompt))
+        self.emit(events.PromptChanged(prompt_version=version, system_prompt=prompt))
         if self.learner.use_prompt(prompt):
             self.opponent_begins_anew()
             self.restart()

@@ -27,6 +27,7 @@ from llamagym_tui.trainer.event_sinks import EventEmitter, Sink, Tracker
 from llamagym_tui.trainer.probes.map_policy import PolicyMapper
 from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounter, Stopwatch
 from llamagym_tui.trainer.rollout.rollout import Rollout
+from llamagym_tui.trainer.rollout.showing import Showing
 
 CommandQueue = queue.SimpleQueue[AnyCommand]
 """A `SimpleQueue`, because a signal handler may put into it."""
@@ -135,6 +136,7 @@ class SessionBase:
             self._exits.callback(tracker.close)
         self.emitter = EventEmitter(taken_by, clock, began_s=store.last_at_s)
         self.emit = self.emitter.emit
+        self.showing = Showing(self.emit, clock)
         self._exits.callback(store.close)
 
     @property
@@ -161,11 +163,6 @@ class SessionBase:
         for event in self._episode_counter.take_events(self.rollout.env_steps, dropped):
             self.emit(event)
 
-    def emit_mark(self, event: events.Event) -> None:
-        """Emit an event from which on the recent returns, and their words, begin again."""
-        self._episode_counter.begin_again(self.rollout.mode, self.rollout.prompt_version)
-        self.emit(event)
-
     # Commands
 
     def handle(self, command: AnyCommand) -> None:
@@ -175,8 +172,9 @@ class SessionBase:
     def should_end_update(self) -> bool:
         """True if the run should stop; a pause waits for the end of the update.
 
-        Commands that change nothing of the run are handled at once.
+        Commands that change nothing of the run are handled at once, and what is shown at a pace goes on.
         """
+        self.showing.go_on()
         while command := self.inbox.take(
             commands.Watch,
             commands.SetPace,

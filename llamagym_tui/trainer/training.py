@@ -15,7 +15,13 @@ from llamagym_tui.engine.learning.measured_settings import (
     measured_settings,
 )
 from llamagym_tui.engine.learning.ppo import unused_settings
-from llamagym_tui.engine.learning.read_depth import VALUES, depth_that_tells, turns_at_prompts
+from llamagym_tui.engine.learning.read_depth import (
+    Shown,
+    Turns,
+    demonstrated_turns,
+    depth_that_tells,
+    turns_at_prompts,
+)
 from llamagym_tui.engine.learning.reading import fastest_reading
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.errors import ConfigError, EnvError, RunStoreError
@@ -107,15 +113,18 @@ def roll_back(session: SessionBase) -> None:
     session.opponent_begins_anew()
     session.restart()
     session.monitor.rolled_back()
-    session.emit_mark(events.RolledBack(update=session.learner.updates, reason="requested"))
+    session.emit(events.RolledBack(update=session.learner.updates, reason="requested"))
     session.save_or_warn()  # or a resumed run would have the weights that were left
 
 
 def warm_start(session: SessionBase, data: TrainingData) -> None:
     """Train on demonstrations, and go on with that policy; if it is ended early, what was learnt stays.
 
-    A checkpoint is written before, to which a roll back goes, and one after; the batch under way is dropped.
+    A checkpoint is written before, to which a roll back goes, and one after; the batch under way is dropped. If the
+    layers to read are not known yet, the demonstrations tell.
     """
+    if session.policy.plays_at_random:
+        measure_depth(session, demonstrated_turns(session.policy, data.conversations))
     try:
         session.save()
         session.checkpoints.keep_before_warm_start()
@@ -140,7 +149,7 @@ def warm_start(session: SessionBase, data: TrainingData) -> None:
         progress=progress,
         should_stop=session.should_end_warm_start,
     )
-    session.emit_mark(events.WarmStartFinished(method=data.method, stats=stats))
+    session.emit(events.WarmStartFinished(method=data.method, stats=stats))
     session.awaits_warm_start = False
     session.restart()
     session.monitor = CollapseMonitor()
@@ -167,7 +176,7 @@ def change(session: SessionBase, requested: Mapping[str, Value]) -> None:
         session.emitter.warn(f"Nothing was changed: {error}", refused="settings")
         return
     apply(session, config)
-    session.emit_mark(events.SettingsChanged(changes=changes))
+    session.emit(events.SettingsChanged(changes=changes))
 
 
 def _require_usable(session: SessionBase, config: RunConfig) -> None:
@@ -220,8 +229,14 @@ def finds_depth(session: SessionBase, batch: Sequence[Trajectory]) -> bool:
     """Find the layer at which the game is seen, from a batch that was played at random; true if this was one."""
     if not session.policy.plays_at_random:
         return False
+    measure_depth(session, turns_at_prompts(batch))
+    session.restart()
+    return True
+
+
+def measure_depth(session: SessionBase, turns: Turns | Shown) -> None:
+    """Read the layers from now on at which the game is seen, in the type in which they are read fastest."""
     session.policy.plays_at_random = False
-    turns = turns_at_prompts(batch)
     found = depth_that_tells(session.policy, turns)
     if found.layers is not None:
         session.policy.read_from(found.layers)
@@ -236,12 +251,10 @@ def finds_depth(session: SessionBase, batch: Sequence[Trajectory]) -> bool:
             events.DepthMeasured(
                 layers=[each.layers for each in found.seen],
                 explained=[list(each.explained) for each in found.seen],
-                values=list(VALUES),
+                values=list(found.values),
                 read=found.layers or found.seen[-1].layers,
             )
         )
-    session.restart()
-    return True
 
 
 def finds_other_history(session: SessionBase, batch: Sequence[Trajectory]) -> bool:

@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.widgets import DataTable, Static
 
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.screens.past_runs.run_table import RunRow, played_text, short_return
+from llamagym_tui.screens.past_runs.run_table import RunRow, played_text
 from llamagym_tui.screens.widgets.chart import Curve, Drawing, Plot, baseline_levels
 from llamagym_tui.screens.widgets.frame import HELP_KEY, Fitted
 from llamagym_tui.screens.widgets.look import ASIDE, heading
@@ -52,7 +52,7 @@ class CompareScreen(Fitted[None]):
 
     def on_mount(self) -> None:
         table = self.query_one(DataTable)
-        for title in ("", "run", "at the end", "best", "evaluated", "played"):
+        for title in ("", "run", "at the end", "evaluated", "played"):
             table.add_column(title)
         for name, color, row in zip(self._names, self._colors, self._rows, strict=True):
             texts = [Text(one_line(text)) for text in results(row)]
@@ -106,15 +106,13 @@ class CompareScreen(Fitted[None]):
 
 
 def results(row: RunRow) -> list[str]:
-    """The name of a run, its last mean return, the peak of its curve, its last evaluation, its length."""
+    """The name of a run, its last mean return, its last evaluation, its length."""
     info, known = row.info, row.known
     name = f"{info.started_at:%d %b %H:%M} {info.name}" if info.name else info.run_dir.name
-    best = max((point.mean_return for point in known.curve), default=None)
     evaluated = known.evaluation
     return [
         f"{name} · {row.ending}",
         "none" if known.recent is None else known.recent.text,
-        short_return(best),
         "—" if evaluated is None else evaluated_return(evaluated).text,
         played_text(known),
     ]

@@ -1,4 +1,4 @@
-"""Home: an agent to play, a model to play with, and the past runs. Beside an open run it shows the past runs alone.
+"""Home: a game to play, a model to play with, and the past runs. Beside an open run it shows the past runs alone.
 
 A past run can be branched: a new run begins from one of its checkpoints.
 """
@@ -37,23 +37,42 @@ from llamagym_tui.setup.run_config import run_config
 from llamagym_tui.state.returns import evaluated_return, with_unit
 from llamagym_tui.user_files import discard, runs_dir
 
+LEARNT_MIN = {
+    "blackjack": 1.5,
+    "frozen_lake": 0.5,
+    "kitchen": 1,
+    "tic_tac_toe": 10,
+    "cliff_walking": 1.2,
+    "cart_pole": 3,
+    "taxi": 4,
+}
+"""Minutes in which the bundled model learns a game by the defaults, as benchmarks/RESULTS.md has measured; in the order
+in which games are listed."""
+
+
+NO_RUNS = (
+    "enter on a game: watch a model learn it, Blackjack in about a minute. Lessons are short guided experiments. "
+    "Each run is kept here: replay it, go on with it, compare it with others."
+)
+
 
 class AgentList(OptionList):
-    BORDER_TITLE = "agents"
-    BINDING_GROUP_TITLE = "Agents"
+    BORDER_TITLE = "games"
+    BINDING_GROUP_TITLE = "Games"
     BINDINGS = [
         Binding(
             "enter",
             "select",
             "Play",
             id="home.play",
-            tooltip="Open the playground: a new run of this agent.",
+            tooltip="Watch a model learn this game: a new run.",
         ),
     ]
 
 
 class ModelList(OptionList):
     BORDER_TITLE = "models"
+    BORDER_SUBTITLE = "bundled ships with the app"
     BINDING_GROUP_TITLE = "Models"
     BINDINGS = [
         Binding(
@@ -95,7 +114,7 @@ class HomeScreen(Fitted[None]):
         Binding(
             "slash",
             "other_agent",
-            "Other agent",
+            "Other game",
             tooltip="Type ./file.py or a Gymnasium id.",
             id="home.other",
         ),
@@ -125,19 +144,24 @@ class HomeScreen(Fitted[None]):
         yield Static(title, id="home-title", markup=False)
         if not self._run_is_open:
             with Horizontal(id="home-top"):
-                agents = [
-                    Option(agent_text(name, agent), id=name) for name, agent in self._agents.items()
-                ]
-                yield AgentList(*agents, id="agents", markup=False)
+                names = sorted(self._agents, key=self._place)
+                games = [Option(agent_text(name, self._agents[name]), id=name) for name in names]
+                yield AgentList(*games, id="agents", markup=False)
                 yield ModelList(id="models", markup=False)
             yield SentenceInput(
-                id="home-other", placeholder="/ another agent: ./file.py, or a Gymnasium id"
+                id="home-other", placeholder="/ another game: ./file.py, or a Gymnasium id"
             )
         with Vertical(id="home-runs") as frame:
             frame.border_title = "runs"
             yield Static("looking for runs …", id="no-runs", markup=False)
             yield RunTable(run_is_open=self._run_is_open)
             yield Static(id="runs-chosen", markup=False)
+
+    def _place(self, name: str) -> tuple[bool, int]:
+        """The easiest game comes first, and one that lacks a package last."""
+        measured = list(LEARNT_MIN)
+        at = measured.index(name) if name in measured else len(measured)
+        return bool(missing(self._agents[name])), at
 
     def on_mount(self) -> None:
         self._first_list.focus()
@@ -188,8 +212,7 @@ class HomeScreen(Fitted[None]):
         empty.display = not runs.shown
         runs.display = bool(runs.shown)
         if runs.loaded and not runs.shown:
-            none = f"None in {one_line(str(runs_dir()))} yet: enter on an agent begins the first."
-            empty.update(none)
+            empty.update(f"No run is in {one_line(str(runs_dir()))} yet.\n{NO_RUNS}")
         chosen = self.query_one("#runs-chosen", Static)
         chosen.update("" if runs.chosen is None else chosen_text(runs.chosen))
         self.refresh_bindings()
@@ -260,11 +283,11 @@ class HomeScreen(Fitted[None]):
         options = []
         for entry in ENTRIES:
             is_chosen = entry.name == self._model
-            where = "" if not self.here else "here" if self.here[entry.name] else "load"
+            where = "" if not self.here else "here" if self.here[entry.name] else "online"
             line = Content.assemble(
                 ("● " if is_chosen else "  ", "bold $accent"),
                 f"{size_in_words(entry.parameters):>6} ",
-                (f"{where:<5}", "$success" if where == "here" else ASIDE),
+                (f"{where:<7}", "$success" if where == "here" else ASIDE),
                 (entry.name, "bold" if is_chosen else ""),
             )
             options.append(Option(line, id=entry.name))
@@ -274,13 +297,16 @@ class HomeScreen(Fitted[None]):
 
 
 def agent_text(name: str, agent: type[AgentBase]) -> Content:
-    """The title and the description of an agent."""
-    needed = missing(agent)
-    words = f"Not installed: {needed}" if needed else agent.description or name
+    """The title and the description of a game, and how long it takes to learn or what it needs."""
+    badge = ""
+    if needed := missing(agent):
+        badge = f"needs extra {agent.extra}"
+    elif name in LEARNT_MIN:
+        badge = f"learns in {LEARNT_MIN[name]:g} min"
     return Content.assemble(
         (one_line(agent.title or agent.__name__), "bold"),
-        (f"  {one_line(agent.env_id.rpartition(':')[2])}\n", ASIDE),
-        one_line(words),
+        (f"  {badge}\n", "$warning" if needed else "$success"),
+        one_line(needed or agent.description or name),
     )
 
 

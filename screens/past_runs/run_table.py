@@ -19,7 +19,7 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.runs.branch import kept_updates
 from llamagym_tui.runs.run_store import RunInfo, list_runs
 from llamagym_tui.screens.widgets.numbers import spark
-from llamagym_tui.state.returns import counted, signed
+from llamagym_tui.state.returns import counted
 from llamagym_tui.state.run_summary import RunSummary, summary_of
 
 ENDINGS = {"finished": "finished", "failed": "failed", "open": "interrupted"}
@@ -28,7 +28,7 @@ MARK = "●"
 """Stands before a run that is marked to be compared."""
 BRANCH = "↳"
 """Stands before a branch of another run."""
-COLUMNS = ("", "when", "agent", "episodes", "return", "ended", "curve", "model")
+COLUMNS = ("", "when", "game", "episodes", "return", "ended", "curve", "model")
 CURVE = 18
 """Cells of a run's curve."""
 NUMBERS = ("episodes", "return")
@@ -53,6 +53,11 @@ class RunRow:
     def known(self) -> RunSummary:
         return self.summary or RunSummary()
 
+    def has_begun(self) -> bool:
+        """False for a start that came to nothing."""
+        is_kept = self.info.is_running or self.info.has_checkpoint
+        return is_kept or self.summary is None or self.summary.episodes > 0
+
     @property
     def agent(self) -> str:
         """The agent; a file by its name."""
@@ -75,14 +80,15 @@ class RunRow:
 
     def cells(self, is_marked: bool) -> list[Text]:
         mark = BRANCH if self.info.config.parent else ""
-        curve = [point.mean_return for point in self.known.curve]
-        episodes = f"{self.known.episodes:,}" if self.summary else ""
+        known = self.known
+        curve = [point.mean_return for point in known.curve]
+        episodes = f"{known.episodes:,}" if self.summary else ""
         texts = (
             (MARK if is_marked else mark, "bold"),
             (f"{self.info.started_at:%d %b %H:%M}", "dim"),
             (": ".join(filter(None, (self.agent, self.info.name))), ""),
             (episodes, ""),
-            (short_return(self.known.mean_return), "bold"),
+            ("" if known.recent is None else known.recent.text, "bold"),
             (self.ending, "dim"),
             (spark(curve, CURVE), ""),
             (PurePath(self.info.config.model).name, ""),
@@ -91,11 +97,6 @@ class RunRow:
             Text(one_line(text), style, justify="right" if title in NUMBERS else "left")
             for title, (text, style) in zip(COLUMNS, texts, strict=True)
         ]
-
-
-def short_return(mean: float | None) -> str:
-    """A return in few cells; empty if there is none."""
-    return "" if mean is None else signed(mean, 3 if abs(mean) < 100 else 0).replace(",", "")
 
 
 def played_text(summary: RunSummary) -> str:
@@ -166,7 +167,7 @@ class RunTable(DataTable[Text]):
         self.loaded = True
         for begin in range(0, max(len(infos), 1), READ_AT_ONCE):
             some = infos[begin : begin + READ_AT_ONCE]
-            rows = await asyncio.to_thread(list, map(read_row, some))
+            rows = await asyncio.to_thread(list, filter(RunRow.has_begun, map(read_row, some)))
             if begin == 0:
                 self.shown = []
                 self.clear()

@@ -1,5 +1,7 @@
 """The evaluations of a run (key `e`): request one, follow it, and see it beside earlier ones and compared prompts."""
 
+from collections.abc import Mapping
+
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -18,11 +20,13 @@ from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import baselines, plain
 from llamagym_tui.state.prompts import played_by
-from llamagym_tui.state.returns import evaluated_return, with_unit
+from llamagym_tui.state.returns import MeanReturn, evaluated_return, margin, with_unit
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.texts import prompts_text
 
 MOST_EPISODES = 1_000_000
+WAY = 32
+"""Cells from the worst baseline to the best."""
 
 
 class EpisodesInput(OneLineInput):
@@ -67,9 +71,6 @@ class EvaluationDialog(OfRun, Dialog[None]):
         self.query_one("#evaluation-status", Static).update(self._status())
         results = [*comparison_lines(state)]
         results += [evaluation_line(found, state) for found in reversed(state.evaluations)]
-        known = [f"{name} {plain(value)}" for name, value in baselines(state).items()]
-        if known and results:
-            results.insert(0, Content.styled(" · ".join(known), ASIDE))
         self.query_one("#evaluation-results", Static).update(Content("\n").join(results))
         self.refresh_bindings()
 
@@ -135,6 +136,33 @@ def evaluation_line(found: EvaluationFinished, state: RunState) -> Content:
         (f"  {found.episodes:,} {how} in {found.elapsed_s:,.1f} s", ASIDE),
         (f" · {found.outdated}" if found.outdated else "", "$text-warning"),
         (played_by(found, state.prompts, lead="\n  "), ASIDE),
+        interval_bar(mean, baselines(state)),
+    )
+
+
+def interval_bar(mean: MeanReturn, known: Mapping[str, float]) -> Content:
+    """A line with a mean and its 95 % interval between the worst baseline and the best; empty where there are not two.
+
+    Args:
+        known: mean returns by name, the best first.
+    """
+    names = list(known)
+    if len(names) < 2:
+        return Content()
+    best, worst = known[names[0]], known[names[-1]]
+
+    def cell(value: float) -> int:
+        share = (value - worst) / (best - worst)
+        return round(min(max(share, 0.0), 1.0) * (WAY - 1))
+
+    half = margin(mean.stderr) if mean.episodes > 1 else 0.0
+    low, high = cell(mean.mean - half), cell(mean.mean + half)
+    way = "·" * low + "━" * (high - low + 1) + "·" * (WAY - 1 - high)
+    at = cell(mean.mean)
+    return Content.assemble(
+        (f"\n  {names[-1]} {plain(worst)} {way[:at]}", ASIDE),
+        ("●", "bold $primary"),
+        (f"{way[at + 1 :]} {plain(best)} {names[0]}", ASIDE),
     )
 
 

@@ -1,9 +1,11 @@
-"""The editor of the system prompt (key `p`), with the versions so far and their comparison.
+"""The editor of the system prompt (key `p`), with sentences to try, the versions so far and their comparison.
 
-The draft is on disk from its first change on. A prompt is active once the trainer has confirmed it.
+It lies in the lower left, so that the map stays in sight. The draft is on disk from its first change on. A prompt is
+active once the trainer has confirmed it.
 """
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from textual import on
@@ -16,6 +18,7 @@ from textual.widgets.option_list import Option
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.commands import ComparePrompts
 from llamagym_tui.protocol.literal import literal, one_line
+from llamagym_tui.runs.model_registry import BUNDLED, find
 from llamagym_tui.screens.playground.evaluation import EvaluationDialog
 from llamagym_tui.screens.widgets.dialogs import Dialog
 from llamagym_tui.screens.widgets.fields import DraftArea
@@ -27,6 +30,29 @@ from llamagym_tui.state.prompts import PromptVersion, words
 from llamagym_tui.state.run import RunState
 from llamagym_tui.user_files import data_dir, replace_file
 
+SENTENCES = {
+    "blackjack": (
+        "Always hit.",
+        "Stick at 17 or more.",
+        "Hit if the dealer has 7 or more, else stick.",
+    ),
+    "cart_pole": ("Always go left.", "If the angle is above 50 go right, else left."),
+}
+"""Sentences that the bundled model follows, as its card has measured, by agent; of others its actions make some."""
+MOST_SENTENCES = 3
+HARDLY_FOLLOWS = (
+    "Only the bundled model has learnt to follow prompts; this one may play on as before."
+)
+
+
+def sentences_to_try(state: RunState) -> tuple[str, ...]:
+    """Sentences that may end a prompt; none before it is known which actions there are."""
+    known = SENTENCES.get(state.config.agent)
+    if known is not None or state.map_layout is None:
+        return known or ()
+    names = state.map_layout.action_names[:MOST_SENTENCES]
+    return tuple(f"Always choose {one_line(name)}." for name in names)
+
 
 def draft_file(agent: str) -> Path:
     """The file of the draft of an agent's prompt."""
@@ -36,7 +62,8 @@ def draft_file(agent: str) -> Path:
 
 class VersionList(OptionList):
     HELP = (
-        "Versions of the prompt, the newest first, each with its mean return ± half the 95 % confidence interval. "
+        "Sentences to try, which enter puts at the end of the draft. Then versions of the prompt, the newest first, "
+        "each with its mean return ± half the 95 % confidence interval. "
         "In training the policy changes too: c plays the chosen version and the active one on the same seeds. "
         "enter copies a version into the draft."
     )
@@ -51,7 +78,7 @@ class VersionList(OptionList):
     ]
     DEFAULT_CSS = """
     VersionList {
-        height: auto; max-height: 40%; border: none; padding: 0; background: $surface;
+        height: auto; max-height: 50%; border: none; padding: 0; background: $surface;
         &:focus { border: none; }
     }
     """
@@ -59,17 +86,18 @@ class VersionList(OptionList):
     @property
     def chosen(self) -> int | None:
         option = self.highlighted_option
-        return None if option is None or option.id is None else int(option.id)
+        name = "" if option is None else option.id or ""
+        return int(name) if name.isdecimal() else None
 
-    def show(self, state: RunState) -> None:
+    def show(self, state: RunState, sentences: Sequence[str]) -> None:
         # Without a run the trainer has confirmed none yet.
         active = None if state.run is None else state.prompt_version
         shown = state.prompts[::-1]
-        names = [str(known.version) for known in shown]
+        names = [*sentences, *(str(known.version) for known in shown)]
         is_same = names == [option.id for option in self.options]
         if not is_same:
-            self.set_options([Option("", id=name) for name in names])
-            self.highlighted = 0 if names else None
+            self.set_options([Option(Content(f"or try     {name}"), id=name) for name in names])
+            self.highlighted = len(sentences) if shown else None
         for known in shown:
             line = version_line(
                 known, state.prompts[0].text, "active" if known.version == active else ""
@@ -98,6 +126,13 @@ class PromptEditor(OfRun, Dialog[str | None]):
             tooltip="Replace the draft by the present prompt.",
             id="prompt.revert",
         ),
+        Binding(
+            "tab",
+            "app.focus_next",
+            "Sentences",
+            tooltip="To the sentences and versions below the draft, and back.",
+            id="prompt.next",
+        ),
         Binding("escape", "leave", "Back", tooltip="Keep the draft for later.", id="prompt.leave"),
     ]
 
@@ -110,6 +145,8 @@ class PromptEditor(OfRun, Dialog[str | None]):
         except UsageError:
             self._text = self._original
         self._message = "Your earlier draft is back." if self._text != self._original else ""
+        entry = find(state.config.model)
+        self._follows = entry is not None and entry.name == BUNDLED
 
     def body(self) -> ComposeResult:
         yield DraftArea(self._text, id="draft")
@@ -122,14 +159,17 @@ class PromptEditor(OfRun, Dialog[str | None]):
 
     def show(self, state: RunState) -> None:
         self._state = state
-        self.query_one(VersionList).show(state)
+        self.query_one(VersionList).show(state, sentences_to_try(state))
         self._notice(self._message)
 
     def _notice(self, text: str) -> None:
         """Show a message and the status."""
         self._message = text
         status = status_text(self._state, key_of(self.app, "prompt.apply", "ctrl+s"))
-        line = Content.assemble((f"{text} " if text else "", "bold"), literal(status))
+        note = "" if self._follows else f"{HARDLY_FOLLOWS} "
+        line = Content.assemble(
+            (f"{text} " if text else "", "bold"), (note, "$warning"), literal(status)
+        )
         self.query_one("#editor-status", Static).update(line)
 
     @on(TextArea.Changed)
@@ -177,9 +217,15 @@ class PromptEditor(OfRun, Dialog[str | None]):
         self.app.push_screen(EvaluationDialog(state))
 
     @on(OptionList.OptionSelected)
-    def take_version(self) -> None:
+    def take(self, event: OptionList.OptionSelected) -> None:
+        """Copy a version into the draft, or put a sentence in the place of the one that was tried before."""
         if (known := self._version(self.query_one(VersionList).chosen)) is not None:
             self._replace_draft(known.text, f"v{known.version} is in the draft.")
+            return
+        text = self.query_one(DraftArea).text
+        for sentence in sentences_to_try(self._state):
+            text = text.removesuffix(sentence).rstrip()
+        self._replace_draft(f"{text} {event.option.id}".lstrip(), "")
 
     def _replace_draft(self, text: str, message: str) -> None:
         draft = self.query_one(DraftArea)

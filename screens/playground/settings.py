@@ -1,9 +1,11 @@
-"""The settings that may change while a run is under way (key `s`); the trainer confirms each change."""
+"""The settings that may change while a run is under way (key `s`); the trainer confirms each change.
+
+Those that this way of training has no use for are folded away under one line.
+"""
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
@@ -34,6 +36,11 @@ def value_text(value: Value) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+FOLD = "unused"
+"""The line under which the settings without a use are folded away."""
+OF_CRITIC = ("ppo.value_lr", "ppo.lam")
+
+
 class SettingList(OptionList):
     HELP = "The settings that may change now. enter edits the one under the cursor."
     # Keys of the list and of the field, so that they come after the keys pressed before them.
@@ -52,21 +59,13 @@ class SettingsDialog(OfRun, Dialog[None]):
     HELP = "A checkpoint is written before a change, and the charts mark it."
     BINDINGS = [Binding("escape", "back", "Back", tooltip="Leave the value as it is.")]
     _chosen = next(iter(LIVE))
+    _is_unfolded = False
 
     def body(self) -> ComposeResult:
-        yield SettingList(
-            *[Option(text.title, id=name) for name, text in LIVE.items()],
-            id="setting-list",
-            markup=False,
-        )
+        yield SettingList(id="setting-list", markup=False)
         yield Static(id="setting-meaning", markup=False)
-        with Horizontal(id="setting-form"):
-            yield Static("new value", id="value-label", markup=False)
-            yield ValueInput(id="value", may_submit=self._may_apply)
+        yield ValueInput(id="value", placeholder="new value", may_submit=self._may_apply)
         yield Static(id="setting-status", markup=False)
-
-    def on_mount(self) -> None:
-        self.query_one(SettingList).highlighted = 0
 
     @property
     def _config(self) -> RunConfig:
@@ -78,33 +77,47 @@ class SettingsDialog(OfRun, Dialog[None]):
 
     def show(self, state: RunState) -> None:
         self._state = state
+        unused = [name for name in LIVE if self._is_unused(name)]
+        names = [name for name in LIVE if name not in unused]
+        if unused:
+            names += [FOLD, *unused] if self._is_unfolded else [FOLD]
         settings = self.query_one(SettingList)
-        for name in LIVE:
-            settings.replace_option_prompt(name, self._line(name))
+        if names != [option.id for option in settings.options]:
+            settings.set_options([Option("", id=name) for name in names])
+            settings.highlighted = names.index(self._chosen) if self._chosen in names else 0
+        fold = Content.styled(f"{len(unused)} that this way of training does not use", ASIDE)
+        for name in names:
+            settings.replace_option_prompt(name, fold if name == FOLD else self._line(name))
         self._show_chosen()
 
     def _is_unused(self, name: str) -> bool:
+        config = self._config
         section, _, key = name.rpartition(".")
-        return self._config.trains_head_alone and section == "ppo" and key in UNUSED_BY_HEAD
+        if section == "ppo" and config.trains_head_alone and key in UNUSED_BY_HEAD:
+            return True
+        if name == "generation.max_new_tokens":
+            return config.generation.policy == "score"
+        return name in OF_CRITIC and not config.ppo.has_critic
 
     def _line(self, name: str) -> Content:
+        """A setting with its value and, if that is not the one that the run began with, both."""
         state, config = self._state, self._config
         mark = ("", ASIDE)
-        if self._is_unused(name):
-            mark = ("  not used", ASIDE)
-        elif name in state.pending.settings:
-            mark = (f"  → {one_line(value_text(state.pending.settings[name]))}, pending", "$accent")
+        if name in state.pending.settings:
+            mark = (f"→ {one_line(value_text(state.pending.settings[name]))}, pending", "$accent")
         elif name in state.settings:
-            mark = ("  changed", ASIDE)
+            mark = (f"began with {value_text(value_of(state.config, name))}", ASIDE)
         elif config.measured.get(name):
-            mark = ("  measured", ASIDE)
+            mark = ("measured", ASIDE)
         value = (f"{value_text(value_of(config, name)):<12}", "bold")
-        return Content.assemble(f"{LIVE[name].title:<34}", value, mark)
+        return Content.assemble(f"{LIVE[name].title:<32}", value, mark)
 
     @on(Input.Changed)
     def _show_chosen(self) -> None:
-        range_text = (f"{self._chosen} takes {takes(self._chosen)}.", ASIDE)
-        meaning = Content.assemble(LIVE[self._chosen].help, "\n", range_text)
+        meaning = Content("They have no effect on what this run trains.")
+        if self._chosen != FOLD:
+            range_text = (f"{self._chosen} takes {takes(self._chosen)}.", ASIDE)
+            meaning = Content.assemble(LIVE[self._chosen].help, "\n", range_text)
         self.query_one("#setting-meaning", Static).update(meaning)
         self.query_one("#setting-status", Static).update(self._status())
         self.refresh_bindings()
@@ -113,8 +126,10 @@ class SettingsDialog(OfRun, Dialog[None]):
         name = self._chosen
         if not self._state.live:
             return Content.styled("The run has ended, so nothing can be changed.", "$warning")
+        if name == FOLD:
+            return Content.styled(f"enter {'folds' if self._is_unfolded else 'shows'} them", ASIDE)
         if self._is_unused(name):
-            return Content.styled("Not used while only the head is trained.", ASIDE)
+            return Content.styled("Not used by this way of training.", ASIDE)
         if self._is_editing:
             fault = self._fault()
             return Content.styled(
@@ -152,7 +167,10 @@ class SettingsDialog(OfRun, Dialog[None]):
 
     @on(OptionList.OptionSelected)
     def edit(self) -> None:
-        if not self._is_unused(self._chosen):
+        if self._chosen == FOLD:
+            self._is_unfolded = not self._is_unfolded
+            self.show(self._state)
+        elif not self._is_unused(self._chosen):
             field = self.query_one(ValueInput)
             field.value = value_text(value_of(self._config, self._chosen))
             field.focus()

@@ -23,6 +23,10 @@ NO = "n esc"
 """Keys of a no in the bottom row."""
 
 
+SHORT = 400
+"""Most characters of a question that is laid out narrowly."""
+
+
 class Dialog(ModalScreen[ScreenResultType]):
     """A frame with a title over a screen, and the row of keys."""
 
@@ -70,7 +74,9 @@ class ConfirmDialog(Dialog[bool]):
             each if isinstance(each, Content) else Content(one_line(each))
             for each in self._questions
         ]
-        yield Static(Content("\n\n").join([*texts, self._answers]), markup=False)
+        text = Content("\n\n").join([*texts, self._answers])
+        self.set_class(len(text) <= SHORT, "-short")
+        yield Static(text, markup=False)
 
     def ask(self, app: App[None], then: Callable[[], object]) -> None:
         def answered(yes: bool | None) -> None:

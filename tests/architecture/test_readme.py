@@ -1,4 +1,4 @@
-"""The examples of the README and the guide are programs, and their commands exist."""
+"""The examples of the README and the guide are programs, and their commands have the options that are named."""
 
 from __future__ import annotations
 
@@ -14,10 +14,17 @@ from llamagym_tui.game.environment import agent_env
 from llamagym_tui.setup import catalog
 
 ROOT = Path(__file__).resolve().parents[2]
-README, GUIDE = (
-    path.read_text(encoding="utf-8") for path in (ROOT / "README.md", ROOT / "docs" / "GUIDE.md")
+PAGES = "".join(
+    path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md")))
 )
-EXAMPLES = re.findall(r"```python\n(.*?)```", README + GUIDE, re.DOTALL)
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGES, re.DOTALL)
+COMMANDS = re.findall(
+    r"^llamagym-tui ([^\n#]*\w)",
+    "".join(re.findall(r"```sh\n(.*?)```", PAGES, re.DOTALL)),
+    re.MULTILINE,
+)
+"""What stands behind the program's name."""
 
 
 def test_the_agent_file_of_the_readme_works(tmp_path: Path) -> None:
@@ -62,12 +69,13 @@ def test_the_examples_are_python() -> None:
         compile(example, "example", "exec")
 
 
-def test_the_commands_of_the_readme_have_the_options_that_it_names() -> None:
-    for command in ("train", "eval"):
-        line = next(
-            line
-            for line in README.splitlines()
-            if line.startswith(f"llamagym-tui {command} blackjack")
-        )
-        text = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"}).stdout
-        assert all(option in text for option in re.findall(r"--[a-z-]+", line))
+@pytest.mark.parametrize("command", sorted(set(COMMANDS)))
+def test_a_command_of_the_pages_has_the_options_that_they_name(command: str) -> None:
+    shown = CliRunner().invoke(app, [*command.split(), "--help"])
+    assert shown.exit_code == 0, shown.output
+
+
+def test_an_option_that_there_is_not_is_found() -> None:
+    assert len(COMMANDS) > 20
+    shown = CliRunner().invoke(app, ["train", "blackjack", "--hours", "1", "--help"])
+    assert shown.exit_code == 2

@@ -182,7 +182,7 @@ def test_without_episodes_it_only_trains_and_shows_how_to_go_on(
     training.warm_start(taught, episodes=0)
     assert capfd.readouterr().out == (
         "3 demonstrations, trained in 4 steps and 2 s; loss 1.000 → 0.250. "
-        f"Continue with `llamagym-tui train --resume --run-dir {taught.run_dir}`.\n"
+        f"Resume with `llamagym-tui train --resume --run-dir {taught.run_dir}`.\n"
     )
     assert seen(taught, EvaluationFinished) == []
 
@@ -202,7 +202,7 @@ def test_ctrl_c_amid_the_training_keeps_what_it_has_learnt(
     training.warm_start(taught, episodes=0)
     out = capfd.readouterr().out
     assert "cancelled" in out
-    assert "Continue with" in out
+    assert "Resume with" in out
     assert seen(taught, CheckpointSaved) == [CheckpointSaved, CheckpointSaved]
 
 

@@ -12,8 +12,8 @@ import pytest
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol.events import PhaseChanged, PromptChanged, RunStarted
 from llamagym_tui.runs import run_store
-from llamagym_tui.runs.run_store import RunStore, list_runs
-from llamagym_tui.settings import PPOConfig, RunConfig
+from llamagym_tui.runs.run_store import RunStore, list_runs, require_same_policy
+from llamagym_tui.settings import LoraConfig, PPOConfig, RunConfig
 from tests.recorded_run import record
 
 pytestmark = pytest.mark.usefixtures("data_folder")
@@ -94,6 +94,20 @@ def test_a_run_is_not_resumed_with_another_agent_or_model(tmp_path: Path, settin
     other = msgspec.structs.replace(config(tmp_path, resume=True), **{setting: "other"})
     with pytest.raises(RunStoreError, match=rf"has {setting} (blackjack|bundled), not other"):
         RunStore.create(other)
+
+
+@pytest.mark.parametrize(("before", "after"), [(False, True), (True, False)])
+def test_an_adapter_on_the_head_does_not_go_on_with_other_wordings(
+    tmp_path: Path, before: bool, after: bool
+) -> None:
+    head = {"lora": LoraConfig(layers="head"), "full_finetuning": False}
+    RunStore.create(config(tmp_path / "head", wordings=before, **head)).close()
+    RunStore.create(config(tmp_path / "all", wordings=before, full_finetuning=True)).close()
+    other = config(tmp_path / "branch", wordings=after)
+    with pytest.raises(RunStoreError, match="with the same wordings, or begin a new run"):
+        require_same_policy(other, tmp_path / "head")
+    require_same_policy(config(tmp_path / "branch", wordings=before), tmp_path / "head")
+    require_same_policy(other, tmp_path / "all")
 
 
 def test_two_processes_do_not_write_one_folder(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,33 @@ def test_a_run_finds_its_depth_before_its_first_update_and_a_resumed_one_keeps_i
     assert not any(isinstance(event, events.DepthMeasured) for event in later)
     assert len(resumed.policy.model.causal_lm.model.layers) == measured.read
     assert resumed.policy.model.backbone.rounded is not None
+
+
+def test_a_warm_start_finds_the_depth_from_its_demonstrations_and_its_lesson_stays(
+    deep: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "FASTER", 0.0)
+    shipped = Path(str(files("llamagym_tui.sft_data"))) / "blackjack.jsonl"
+    few = tmp_path / "few.jsonl"
+    few.write_text("".join(shipped.read_text(encoding="utf-8").splitlines(keepends=True)[:60]))
+    given = {
+        "sft_warm_start": True,
+        "sft_data": str(few),
+        "lora.layers": "head",
+        "full_finetuning": False,
+    }
+    session, seen = _session(tmp_path / "run", model=deep, episodes=1, final_episodes=0, **given)
+    assert session.run() == "stopped", session.error
+
+    kinds = [type(event) for event in seen]
+    assert kinds.index(events.DepthMeasured) < kinds.index(events.WarmStartFinished)
+    [measured] = [event for event in seen if isinstance(event, events.DepthMeasured)]
+    assert measured.values == ["demonstrated action"]
+    assert not session.policy.plays_at_random
+    assert read_config(tmp_path / "run").read_depth != "auto"
+    mapped = [event for event in seen if isinstance(event, events.PolicyMapped)][-1]
+    sticks = [share for share, _ in mapped.shares]
+    assert max(sticks) - min(sticks) > 0.3
 
 
 def test_prompts_are_read_in_the_type_of_the_weights_where_that_is_given(

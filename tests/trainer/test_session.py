@@ -19,7 +19,9 @@ from llamagym_tui.protocol.commands import (
     Resume,
     SaveCheckpoint,
     SetMode,
+    SetPace,
     SetSystemPrompt,
+    Step,
     Stop,
 )
 from llamagym_tui.protocol.events import (
@@ -35,6 +37,7 @@ from llamagym_tui.protocol.events import (
     RunFinished,
     RunStarted,
     SessionFailed,
+    TurnFinished,
     UpdateFinished,
     WarningRaised,
 )
@@ -321,10 +324,33 @@ def test_a_run_that_goes_on_from_another_checkpoint_says_so(tmp_path: Path) -> N
     ]
 
 
+def test_a_run_that_is_watched_slowly_plays_and_learns_as_fast_as_ever(tmp_path: Path) -> None:
+    fast = Stage(tmp_path / "fast", episodes=80)
+    fast.session.run()
+    slow = Stage(tmp_path / "slow", episodes=80)
+    slow.script = {1: [SetPace(turn_s=1.5)]}
+    slow.session.run()
+    assert slow.of(RunFinished)[0].elapsed_s == fast.of(RunFinished)[0].elapsed_s
+    assert slow.learner.updates == fast.learner.updates == 10
+    shown = [event.at_s for event in slow.of(TurnFinished)][1:]
+    assert len(shown) == 5
+    # Each state is seen for a turn's time, and so is what came of it.
+    assert all(later - earlier >= 3.0 for earlier, later in pairwise(shown))
+
+
+def test_who_steps_sees_each_turn_as_it_is_played_at_any_pace(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=40)
+    stage.script = {
+        1: [SetPace(turn_s=60.0), Pause(), Step(unit="turn"), Step(unit="turn"), Resume()]
+    }
+    stage.session.run()
+    assert [event.episode for event in stage.of(TurnFinished)] == [0, 2, 4]
+
+
 def test_states_are_drawn_as_long_as_somebody_wants_to_see_them(tmp_path: Path) -> None:
     stage, drawn = Stage(tmp_path, episodes=8), []
     stage.script = {1: [DrawStates(on=True)], 3: [DrawStates(on=False)]}
-    stage.also_before_step = lambda rollout: drawn.append(rollout.drawing)
+    stage.also_before_step = lambda rollout: drawn.append(rollout.is_drawing)
     stage.session.run()
     assert drawn == [False, True, True, False]
 

@@ -3,7 +3,8 @@
 A pre-trained model knows more in its middle than at its end, where a state serves the next token alone. So before the
 first batch, episodes are played at random, and their prompts are read once. For a handful of layers, a kernel ridge on
 the states after a layer, and on the action, foretells the reward, the return and the next observation of prompts that
-were kept back. Notation: L numbers of layers, P distinct prompts, D hidden size, N turns.
+were kept back. Before a warm start the prompts are those of the demonstrations, and their actions are foretold from the
+states alone. Notation: L numbers of layers, P distinct prompts, D hidden size, N turns.
 """
 
 from collections.abc import Sequence
@@ -14,9 +15,11 @@ from torch import Tensor
 
 from llamagym_tui.engine.learning import foretelling
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
+from llamagym_tui.engine.policy.episode import prompt_after
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.tokens.tokenization import Opening
+from llamagym_tui.game.chat import Conversation
 
 FEWEST_LAYERS = 12
 """Layers of a model below which all of them are read: there is little to gain."""
@@ -36,14 +39,16 @@ AS_WELL = 0.9
 NEXT_COMPONENTS = 4
 """Principal components of the next observation that are foretold."""
 VALUES = ("reward", "return", "next observation")
+DEMONSTRATED = ("demonstrated action",)
+"""What is foretold of demonstrations, in place of `VALUES`."""
 
 
 class Seen(NamedTuple):
     """A number of layers, and what the states after them tell."""
 
     layers: int
-    explained: tuple[float, float, float]
-    """Share of the spread of each of `VALUES` that is foretold from the state and the action."""
+    explained: tuple[float, ...]
+    """Share of the spread of each value that is foretold from the state and the action."""
 
 
 class Depth(NamedTuple):
@@ -53,6 +58,8 @@ class Depth(NamedTuple):
     """For people."""
     seen: tuple[Seen, ...]
     """What each number of layers tells; none if nothing was compared."""
+    values: tuple[str, ...] = VALUES
+    """Which values these are."""
 
 
 class Turns(NamedTuple):
@@ -72,6 +79,17 @@ class Turns(NamedTuple):
     """(N,) undiscounted return from it on."""
 
 
+class Shown(NamedTuple):
+    """Turns that were demonstrated."""
+
+    prompts: list[Opening]
+    """P distinct prompts."""
+    prompt: Tensor
+    """(N,) the prompt of each turn."""
+    action: Tensor
+    """(N,) a number for each action."""
+
+
 def is_deep(model: AutoModelForCausalLMWithValueHead) -> bool:
     """True for a whole model with layers to leave out, of a family that is read as a tree."""
     if not model.backbone.is_lean or model.read_depth:
@@ -85,8 +103,8 @@ def can_look(policy: Policy) -> bool:
 
 
 @torch.no_grad()
-def depth_that_tells(policy: Policy, turns: Turns) -> Depth:
-    """The number of layers to read, from turns that were played at random."""
+def depth_that_tells(policy: Policy, turns: Turns | Shown) -> Depth:
+    """The number of layers to read, from turns that were played at random, or demonstrated."""
     every = len(policy.model.causal_lm.get_decoder().layers)
     layers = sorted({max(1, round(share * every)) for share in SHARES})
     backbone = policy.model.backbone
@@ -95,32 +113,41 @@ def depth_that_tells(policy: Policy, turns: Turns) -> Depth:
     if named >= NAMES_ACTIONS:
         reason = f"all {every} layers are read: the model names actions by itself ({named:.0%})"
         return Depth(None, reason, ())
+    if isinstance(turns, Shown):
+        seen = demonstrated_by_layer(layers, states, turns)
+        return depth_of(seen, rewards_vary=False, values=DEMONSTRATED)
     seen = explained_by_layer(layers, states, turns)
     return depth_of(seen, rewards_vary=float(turns.reward.std()) > 0)
 
 
-def depth_of(seen: tuple[Seen, ...], *, rewards_vary: bool) -> Depth:
+def depth_of(
+    seen: tuple[Seen, ...], *, rewards_vary: bool, values: tuple[str, ...] = VALUES
+) -> Depth:
     """The number of layers to read, from what each number tells; the last one is all of them."""
     every = seen[-1].layers
-    best = [max(each.explained[at] for each in seen) for at in range(len(VALUES))]
+    best = [max(each.explained[at] for each in seen) for at in range(len(values))]
+
+    def all_layers(why: str) -> Depth:
+        return Depth(None, f"all {every} layers are read: {why}", seen, values)
+
     # Returns and observations are foretold by what an episode is like, rewards by what an action is worth.
-    if rewards_vary and best[VALUES.index("reward")] < FORETOLD:
-        return Depth(None, f"all {every} layers are read: no layer foretells the reward", seen)
+    if rewards_vary and best[values.index("reward")] < FORETOLD:
+        return all_layers("no layer foretells the reward")
     least = max(FORETOLD, max(best) / 2)
     telling = [at for at, share in enumerate(best) if share >= least]
     if not telling:
-        return Depth(None, f"all {every} layers are read: no layer foretells what comes", seen)
+        return all_layers("no layer foretells what comes")
 
     def tells_as_much(each: Seen) -> bool:
         return all(each.explained[at] >= AS_WELL * best[at] for at in telling)
 
     found = next((each for each in seen if tells_as_much(each)), seen[-1])
     if found.layers == every:
-        return Depth(None, f"all {every} layers are read: no fewer tell as much", seen)
-    told = ", ".join(f"{found.explained[at]:.0%} of the {VALUES[at]}" for at in telling)
+        return all_layers("no fewer tell as much")
+    told = ", ".join(f"{found.explained[at]:.0%} of the {values[at]}" for at in telling)
     last = ", ".join(f"{seen[-1].explained[at]:.0%}" for at in telling)
     reason = f"the first {found.layers} of {every} layers are read: they explain {told} (all layers: {last})"
-    return Depth(found.layers, reason, seen)
+    return Depth(found.layers, reason, seen, values)
 
 
 def explained_by_layer(layers: Sequence[int], states: Tensor, turns: Turns) -> tuple[Seen, ...]:
@@ -152,6 +179,45 @@ def explained_by_layer(layers: Sequence[int], states: Tensor, turns: Turns) -> t
         )
         found.append(Seen(number, (reward, to_come, observation)))
     return tuple(found)
+
+
+def demonstrated_by_layer(layers: Sequence[int], states: Tensor, shown: Shown) -> tuple[Seen, ...]:
+    """How well the demonstrated actions are foretold from the states after each number of layers.
+
+    Args:
+        layers: L numbers of layers.
+        states: (L, P, D) after each.
+        shown: what was demonstrated.
+    """
+    chosen = torch.nn.functional.one_hot(shown.action).double()  # (N, A)
+    spread = chosen.var(0)
+    everywhere = torch.ones(len(chosen), dtype=torch.bool)
+    fold = shown.prompt % foretelling.FOLDS
+    found: list[Seen] = []
+    for number, of_layer in zip(layers, states, strict=True):
+        similar = foretelling.similar(foretelling.components(of_layer.double()))
+        kernel = similar[shown.prompt][:, shown.prompt] + 1
+        errors = foretelling.errors(kernel, chosen, everywhere, fold).mean(0)
+        error = float((errors * spread).sum() / spread.sum().clamp(min=1e-9))
+        found.append(Seen(number, (max(0.0, 1 - error) if spread.any() else 0.0,)))
+    return tuple(found)
+
+
+def demonstrated_turns(policy: Policy, conversations: Sequence[Conversation]) -> Shown:
+    """Turns of the first conversations, up to the limits; an action is the reply that names it."""
+    places: dict[Opening, int] = {}
+    numbers: dict[str, int] = {}
+    rows: list[tuple[int, int]] = []
+    for conversation in conversations:
+        for index, message in enumerate(conversation):
+            if message["role"] != "assistant" or len(rows) >= MOST_TURNS:
+                continue
+            prompt = prompt_after(policy, conversation[:index])
+            if prompt in places or len(places) < MOST_PROMPTS:
+                place = places.setdefault(prompt, len(places))
+                rows.append((place, numbers.setdefault(message["content"], len(numbers))))
+    prompt_of, action = torch.tensor(rows).T
+    return Shown(list(places), prompt_of, action)
 
 
 def turns_at_prompts(trajectories: Sequence[Trajectory]) -> Turns:

@@ -12,7 +12,12 @@ import torch
 from torch import Tensor
 
 from llamagym_tui.engine.learning.directions import whitening
-from llamagym_tui.engine.policy.policy import Policy, PromptMemory, states_of
+from llamagym_tui.engine.policy.policy import (
+    REMEMBERED_OF_FIXED_TRUNK,
+    Policy,
+    PromptMemory,
+    states_of,
+)
 from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.errors import ConfigError
 
@@ -34,7 +39,10 @@ class Reading(NamedTuple):
 
 @torch.no_grad()
 def fastest_reading(policy: Policy, prompts: Sequence[Opening]) -> Reading | None:
-    """Measure on distinct prompts, and let the trunk read that way; None: there was nothing to compare."""
+    """Measure on distinct prompts, and let the trunk read that way; None: there was nothing to compare.
+
+    The policy remembers what was read of these prompts in the way that is chosen.
+    """
     few = prompts[:MOST_PROMPTS]
     partings = policy.trie.partings
     if not partings or len(few) < FEWEST_PROMPTS:
@@ -45,17 +53,22 @@ def fastest_reading(policy: Policy, prompts: Sequence[Opening]) -> Reading | Non
         return None
     column = min(partings) + 1
 
-    def states() -> tuple[Tensor, float]:
+    def states(memory: PromptMemory) -> tuple[Tensor, float]:
         began = time.process_time()
-        encoded = states_of(policy, few, policy.trie, PromptMemory(0))
+        encoded = states_of(policy, few, policy.trie, memory)
         return encoded.hidden[:, column], time.process_time() - began
 
-    exact, exact_s = states()  # the first reading is in float32, and finds the centres
-    rounded, rounded_s = states()
+    of_exact = PromptMemory(REMEMBERED_OF_FIXED_TRUNK)
+    of_rounded = PromptMemory(REMEMBERED_OF_FIXED_TRUNK)
+    exact, exact_s = states(of_exact)  # the first reading is in float32, and finds the centres
+    rounded, rounded_s = states(of_rounded)
     error = error_in_directions(exact, rounded)
     found = chosen(error, exact_s / max(rounded_s, 1e-9))
     if found.kind == "float32":
         policy.model.backbone.rounded = None
+        policy.memory.take_over(of_exact)
+    else:
+        policy.memory.take_over(of_rounded)
     return found
 
 

@@ -104,6 +104,11 @@ class PromptMemory:
         self._known.clear()
         self._bytes = 0
 
+    def take_over(self, other: "PromptMemory") -> None:
+        """Know what another memory knows, and nothing else."""
+        self._known = other._known
+        self._bytes = other._bytes
+
     def rows(
         self, keys: Sequence[Key], read: Callable[[Sequence[Opening]], list[Encoded]]
     ) -> Encoded:

@@ -17,8 +17,6 @@ class Spectator:
     def __init__(self, emit: Callable[[events.Event], None]) -> None:
         self.env = 0
         """The watched environment."""
-        self.turns = 0
-        """Turns that were emitted as they were played."""
         self._emit = emit
         self._events: list[list[events.Event]] = []
         """By environment: its episode so far or, until the next one begins, to its end."""
@@ -40,8 +38,6 @@ class Spectator:
         self._events[env].append(event)
         if env == self.env:
             self._emit(event)
-            if isinstance(event, events.TurnFinished):
-                self.turns += 1
 
     def watch(self, env: int) -> None:
         """Stream an environment from now on, its episode so far first; environments are counted in a circle."""

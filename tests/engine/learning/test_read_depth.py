@@ -3,7 +3,15 @@
 import torch
 
 from llamagym_tui.engine.learning import foretelling
-from llamagym_tui.engine.learning.read_depth import Seen, Turns, depth_of, explained_by_layer
+from llamagym_tui.engine.learning.read_depth import (
+    DEMONSTRATED,
+    Seen,
+    Shown,
+    Turns,
+    demonstrated_by_layer,
+    depth_of,
+    explained_by_layer,
+)
 from llamagym_tui.engine.tokens.tokenization import Opening
 
 PROMPTS = 80
@@ -32,6 +40,23 @@ def test_the_layer_that_tells_which_action_pays_explains_the_reward_and_others_d
     assert max(first.explained[0], third.explained[0]) < 0.2
     assert second.explained[1] == second.explained[0]  # the return is the reward
     assert second.explained[2] == 0.0  # nothing comes after
+
+
+def test_the_layer_whose_states_tell_the_demonstrated_action_explains_it() -> None:
+    states, turns = _turns()
+    right = torch.arange(PROMPTS) // 4 % 2
+    shown = Shown(turns.prompts, torch.arange(PROMPTS), right)
+
+    seen = demonstrated_by_layer(LAYERS, states, shown)
+
+    assert [each.layers for each in seen] == [1, 2, 3]
+    assert seen[1].explained[0] > 0.9
+    assert max(seen[0].explained[0], seen[2].explained[0]) < 0.2
+    found = depth_of(seen, rewards_vary=False, values=DEMONSTRATED)
+    assert found.layers == 2
+    assert "% of the demonstrated action (all layers:" in found.reason
+    same = shown._replace(action=torch.zeros_like(right))
+    assert {each.explained for each in demonstrated_by_layer(LAYERS, states, same)} == {(0.0,)}
 
 
 def test_a_reward_that_never_varies_is_explained_by_no_layer() -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from textual.widgets import OptionList
 
+from llamagym_tui.agents.babyai import BabyAIAgent
 from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.screens.past_runs import home
 from llamagym_tui.screens.past_runs.home import HomeScreen
 from tests import fakes
 from tests.screens.steps import notices, sees, until
@@ -39,12 +41,27 @@ async def test_home_offers_the_agents_and_opens_a_playground():
         assert client.started == app.config
 
 
+async def test_the_easiest_games_come_first_and_without_runs_it_says_what_to_do():
+    app = LlamaGymApp(client_factory=fakes.FakeClient)
+    async with app.run_test(size=(120, 34)) as pilot:
+        await sees(pilot, "Blackjack  learns in 1.5 min")
+        await sees(pilot, "watch a model learn it, Blackjack in about a minute")
+        names = [str(option.id) for option in app.screen.query_one(OptionList).options]
+        assert names[:4] == ["blackjack", "frozen_lake", "kitchen", "tic_tac_toe"]
+
+
+def test_a_game_that_lacks_a_package_says_which(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(home, "missing", lambda agent: "pip install 'llamagym-tui[minigrid]'")
+    text = home.agent_text("babyai", BabyAIAgent).plain
+    assert text == "BabyAI  needs extra minigrid\npip install 'llamagym-tui[minigrid]'"
+
+
 async def test_help_at_home_lists_its_keys():
     app = LlamaGymApp(client_factory=fakes.FakeClient)
     async with app.run_test(size=(80, 24)) as pilot:
         await sees(pilot, "Blackjack")
         await pilot.press("question_mark")
-        await sees(pilot, "Open the playground: a new run of this agent.")
+        await sees(pilot, "Watch a model learn this game: a new run.")
 
 
 async def test_q_in_a_run_that_was_begun_at_home_asks_and_goes_home():
@@ -62,7 +79,7 @@ async def test_q_in_a_run_that_was_begun_at_home_asks_and_goes_home():
             await sees(pilot, "episode 512")
             await sees(pilot, "q Leave")
             await pilot.press("m", "escape", "q")
-            await sees(pilot, "Leaving writes a checkpoint")
+            await sees(pilot, "Leaving writes a")
             await pilot.press("n", "q", "y")
             await until(pilot, lambda: isinstance(app.screen, HomeScreen), "home")
             assert len(clients) == runs

@@ -50,7 +50,7 @@ async def paused(pilot: Pilot[None]) -> ReplayScreen:
 
 async def test_a_replay_plays_by_itself(app: LlamaGymApp):
     async with app.run_test(size=SIZE) as pilot:
-        await sees(pilot, "REPLAY · train")
+        await sees(pilot, "REPLAY · LEARNING")
         screen = app.screen
         assert isinstance(screen, ReplayScreen)
         await pilot.press("plus", "plus", "plus", "plus", "plus", "plus", "plus")
@@ -133,7 +133,7 @@ async def test_a_line_that_is_no_event_ends_the_recording(tmp_path: Path):
         file.write("nonsense\n")
     async with replay_of(run_dir).run_test(size=SIZE) as pilot:
         await until(pilot, lambda: any("Line " in text for text in notices(pilot.app)), "the fault")
-        await sees(pilot, "REPLAY · train  Blackjack")
+        await sees(pilot, "REPLAY · LEARNING  Blackjack")
 
 
 @pytest.mark.parametrize("key", ["d", "h"])

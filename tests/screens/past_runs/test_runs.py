@@ -95,6 +95,16 @@ async def test_runs_are_listed_with_how_they_went_the_latest_first():
         assert ["interrupted" in lines[0], "finished" in lines[2]] == [True, True]
 
 
+async def test_a_start_that_came_to_nothing_is_not_listed():
+    run("played", 0, 4)
+    run("kept", 60, 0, checkpoint=True)
+    run("unbegun", 120, 0)
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        await runs_of(pilot)
+        assert names(app) == ["kept", "played"]
+
+
 @pytest.mark.usefixtures("three_runs")
 async def test_a_run_is_deleted_once_confirmed():
     with (
@@ -166,7 +176,7 @@ async def test_a_run_is_replayed_and_left():
         await runs_of(pilot)
         await pilot.press("enter")
         await reaches(pilot, ReplayScreen)
-        await sees(pilot, "REPLAY · train  Blackjack")
+        await sees(pilot, "REPLAY · LEARNING  Blackjack")
         await pilot.press("q")
         await reaches(pilot, HomeScreen)
         assert app.run_state is None

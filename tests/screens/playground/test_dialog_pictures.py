@@ -89,7 +89,7 @@ def test_settings(snap_compare: Any, make_app: MakeApp):
         await furnished(pilot)
         app.post_message(CommandAsked(ChangeSettings(changes={"ppo.clip_range": 0.1})))
         await pilot.press("s", "down", "enter", "x")
-        await sees(pilot, "ppo.kl_coef takes a number from 0")
+        await sees(pilot, "generation.temperature takes a number above 0")
         await sees(pilot, "→ 0.1,")
 
     app = make_app(fakes.FakeClient(confirms=False))

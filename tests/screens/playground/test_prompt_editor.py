@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import reduce as fold
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 from textual.pilot import Pilot
 from textual.widgets import OptionList, TextArea
@@ -13,15 +14,20 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.commands import ComparePrompts, SetSystemPrompt
 from llamagym_tui.protocol.events import PromptChanged
+from llamagym_tui.runs import model_registry
 from llamagym_tui.screens.playground.evaluation import EvaluationDialog
 from llamagym_tui.screens.playground.playground import allowed
-from llamagym_tui.screens.playground.prompt_editor import PromptEditor, draft_file
+from llamagym_tui.screens.playground.prompt_editor import (
+    PromptEditor,
+    draft_file,
+    sentences_to_try,
+)
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import initial_state
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.map_events import hitting, layout_of
-from tests.screens.steps import reaches, sees, until
+from tests.screens.steps import reaches, sees, shown, until
 from tests.state.test_texts import comparison
 
 SMALL = (80, 24)
@@ -69,6 +75,46 @@ async def test_an_older_version_can_be_taken(make_app: MakeApp):
         await until(
             pilot, lambda: client.sent[-1:] == [SetSystemPrompt(system_prompt=fakes.PROMPT)]
         )
+
+
+async def test_a_sentence_ends_the_draft_and_another_one_takes_its_place(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(EVENTS))
+    async with app.run_test(size=SMALL) as pilot:
+        draft = await open_editor(pilot, app)
+        await sees(pilot, "or try     Stick at 17 or more.")
+        await pilot.press("tab", "home", "enter")
+        await until(pilot, lambda: draft.text == "Hit below 13. Always hit.")
+        await pilot.press("tab", "home", "down", "enter")
+        await until(pilot, lambda: draft.text == "Hit below 13. Stick at 17 or more.")
+
+
+def test_sentences_of_another_agent_are_made_of_its_actions():
+    state = initial_state(fakes.config(Path("/runs/demo"), agent="frozen_lake"))
+    assert sentences_to_try(state) == ()
+    state = replace(state, map_layout=reduce(state, layout_of(BlackjackAgent())).map_layout)
+    assert sentences_to_try(state) == ("Always choose stick.", "Always choose hit.")
+
+
+@pytest.mark.parametrize(("model", "noted"), [("bundled", False), ("maker/Other", True)])
+async def test_a_model_that_has_not_learnt_to_follow_prompts_is_named_beforehand(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch, model: str, noted: bool
+):
+    monkeypatch.setattr(model_registry, "download_of", lambda name: None)
+    app = make_app(fakes.FakeClient(EVENTS), model=model)
+    async with app.run_test(size=(160, 45)) as pilot:
+        await open_editor(pilot, app)
+        await sees(pilot, "applies the draft")
+        assert ("Only the bundled model has learnt" in shown(pilot)) == noted
+
+
+async def test_the_editor_leaves_the_map_in_sight(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(EVENTS))
+    async with app.run_test(size=(120, 34)) as pilot:
+        await open_editor(pilot, app)
+        frame = app.screen.query_one(".dialog").region
+        assert frame.right == 60
+        assert frame.y > 10
+        assert frame.bottom == 33, "above the row of keys"
 
 
 async def test_a_draft_survives_a_crash_and_can_be_reverted(make_app: MakeApp):
