@@ -33,7 +33,7 @@ async def test_the_table_opens_while_the_model_loads_and_saves_what_is_played(ma
     client = fakes.FakeClient(list(fakes.opening_events())[:2])
     app = make_app(client)
     async with app.run_test(size=SIZE) as pilot:
-        await sees(pilot, "loading the model")
+        await sees(pilot, "▸ model")
         await pilot.press("h")
         await reaches(pilot, HumanTableScreen)
         await play_one(pilot, app)
@@ -131,7 +131,7 @@ async def test_a_full_disk_loses_no_episode(make_app: MakeApp):
         await sees(pilot, "1 not saved; the next episode tries again")
         await pilot.press("escape", "q")
         await reaches(pilot, QuitDialog)
-        assert "would be lost" in " ".join(shown(pilot).split())
+        await until(pilot, lambda: "would be lost" in " ".join(shown(pilot).split()))
         await pilot.press("n", "h")
         folder.unlink()
         await pilot.press("enter")
