@@ -6,9 +6,8 @@ drawn with replacement: 1 (ace) to 9 with 1/13 each, 10 with 4/13.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
 
 State = tuple[int, int, int]
 """(player total, dealer card with ace as 1, usable ace), as the environment shows it."""
@@ -20,12 +19,6 @@ STATES: list[State] = [(total, dealer, 0) for total in range(4, 22) for dealer i
 ]
 LAST_FIRST = sorted(STATES, key=lambda state: (state[2] or state[0] < 11, -state[0]))
 """The states in an order in which a card leads to earlier ones only."""
-
-
-def state_of(observation: Sequence[Any]) -> State:
-    """The state in an observation of the environment."""
-    total, dealer, ace = (int(part) for part in observation)
-    return total, dealer, ace
 
 
 def draw(total: int, ace: int, card: int) -> tuple[int, int]:
@@ -103,19 +96,3 @@ def expected_return(policy: HitProbability, dealers: Sequence[int] = range(1, 11
             total += weight * (p * hit[state] + (1 - p) * stick_value(state[0], state[1]))
             weights += weight
     return total / weights
-
-
-def greedy(hits: Mapping[State, bool]) -> HitProbability:
-    """A deterministic policy, given by table."""
-    return lambda state: float(hits[state])
-
-
-def optimal_policy() -> dict[State, bool]:
-    """The optimal policy: True where it hits. Improved until it is its own best answer."""
-    best: dict[State, bool] = dict.fromkeys(STATES, False)
-    while True:
-        hit = hit_values(greedy(best))
-        better = {state: hit[state] > stick_value(state[0], state[1]) for state in STATES}
-        if better == best:
-            return best
-        best = better

@@ -15,7 +15,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from llamagym_tui.agents._exact_blackjack import STATES, expected_return
+from benchmarks.exact_blackjack import STATES, expected_return
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped
 from llamagym_tui.runs.run_store import read_events

@@ -10,7 +10,7 @@ from typing import Any
 
 import gymnasium
 
-from llamagym_tui.agents._exact_blackjack import STATES, state_of
+from benchmarks.exact_blackjack import STATES, state_of
 from llamagym_tui.agents.blackjack import BlackjackAgent
 
 SHARE = 0.3

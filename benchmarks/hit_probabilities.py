@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from llamagym_tui.agents._exact_blackjack import STATES, State
+from benchmarks.exact_blackjack import STATES, State
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.policy.decisions import probabilities_of_actions

@@ -19,10 +19,10 @@ from typing import Annotated, Any
 import torch
 import typer
 
+from benchmarks.exact_blackjack import STATES, State, expected_return, optimal_policy
 from benchmarks.hands_kept_back import KEPT_BACK
 from benchmarks.hit_probabilities import AGENT, hit_probabilities, load_policy
 from benchmarks.timing import summary, updates_of
-from llamagym_tui.agents._exact_blackjack import STATES, State, expected_return, optimal_policy
 from llamagym_tui.engine.model.sources import model_folder
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.observed import wording_of

@@ -14,7 +14,7 @@ from typing import Any
 
 import gymnasium
 
-from llamagym_tui.agents._exact_blackjack import (
+from benchmarks.exact_blackjack import (
     State,
     expected_return,
     greedy,

@@ -100,12 +100,13 @@ def picture(frames: Sequence[Frame], columns: int, lines: int) -> str:
     rules += _moves(scenes, [frame.seconds for frame in frames])
     width, height = columns * COLUMN, lines * LINE
     box = f"{-MARGIN} {-MARGIN} {width + 2 * MARGIN:g} {height + 2 * MARGIN:g}"
+    size = f'width="{(width + 2 * MARGIN) / 1.5:.0f}" height="{(height + 2 * MARGIN) / 1.5:.0f}"'
     frame_of = (
         f'<rect x="{1 - MARGIN}" y="{1 - MARGIN}" width="{width + 2 * MARGIN - 2:g}"'
         f' height="{height + 2 * MARGIN - 2:g}" rx="10" fill="{back}" stroke="#80808080"/>'
     )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" xml:space="preserve"><style>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="{box}" xml:space="preserve"><style>'
         f"text{{font:20px {FONTS}}}path{{shape-rendering:crispEdges}}{''.join(rules)}</style>\n"
         f"{frame_of}\n" + "\n".join(body) + "\n</svg>\n"
     )

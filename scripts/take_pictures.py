@@ -27,8 +27,8 @@ from llamagym_tui.setup.run_config import run_config
 from scripts.moving_picture import Frame, picture
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
-WIDE, USUAL = (100, 30), (80, 24)
-"""Columns and lines of the film and of most stills."""
+WIDE, USUAL, LOW = (100, 30), (80, 24), (80, 16)
+"""Columns and lines: of the film, of most stills, and of screens that have little to show."""
 SETTLED_S = 3.0
 """Seconds in which a screen is drawn and the trainer answers it."""
 START_S = 180.0
@@ -37,6 +37,8 @@ LOOKED_AT = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 22, 26)
 """Updates after which the film has a frame."""
 ORDER = "Always hit."
 """What the film tells the model; three letters a frame."""
+STICK = "s"
+"""The key of that action at the table."""
 JUDGEMENTS = 60
 Taking = Pilot[Any]
 
@@ -127,9 +129,13 @@ async def stills(model: str, live_s: float) -> None:
         save(pilot, "playground")
         await press(pilot, "policy_map")
         save(pilot, "policy-map")
+        await pilot.resize_terminal(*LOW)
         await press(pilot, "map.back", "pause", "turn.before", "inspect")
         save(pilot, "inspector")
+        await pilot.resize_terminal(*USUAL)
         await press(pilot, "inspector.back", "turn.unmark", "pause", "table")
+        await pilot.press(STICK)
+        await pilot.pause(SETTLED_S)
         save(pilot, "table")
         await press(pilot, "table.leave", "prompt")
         await pilot.press("ctrl+end", "space", *ORDER)
@@ -168,7 +174,7 @@ async def sorting(model: str, live_s: float) -> None:
     """A file whose lines are sorted while somebody says right or wrong."""
     reading = ReadWords(model)
     app = SortingApp(reading, run_config("sorting", {"model": model}), lambda: None)
-    async with app.run_test(size=USUAL) as pilot:
+    async with app.run_test(size=LOW) as pilot:
         await pilot.pause(SETTLED_S)
         for _ in range(JUDGEMENTS):
             name = "judge.right" if reading.is_right else "judge.wrong"

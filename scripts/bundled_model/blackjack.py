@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from llamagym_tui.agents._exact_blackjack import CARDS, STATES, State, draw
+from benchmarks.exact_blackjack import CARDS, STATES, State, draw
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from scripts.bundled_model.conditions import Condition, Numbers, joined, said
 from scripts.bundled_model.grammar import worded

@@ -31,7 +31,9 @@ def anchors(page: Path) -> set[str]:
 
 def broken_links(page: Path) -> list[str]:
     broken = []
-    for link in re.findall(r"\]\(((?!https?:)[^)\s]+)\)", text_of(page)):
+    text = text_of(page)
+    pictures = re.findall(r'<img src="([^"]+)"', text)
+    for link in [*re.findall(r"\]\(((?!https?:)[^)\s]+)\)", text), *pictures]:
         target, _, anchor = link.partition("#")
         there = page.parent / target if target else page
         if not there.exists() or (anchor and anchor not in anchors(there)):
@@ -47,10 +49,11 @@ def test_every_link_inside_the_project_leads_somewhere(page: Path) -> None:
 def test_a_link_to_no_file_or_no_heading_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
-        "# What is ±?\n[a](#what-is-) [b](#what) [c](page.md#what-is-) [d](other.md) `[e](no.md)`\n",
+        "# What is ±?\n[a](#what-is-) [b](#what) [c](page.md#what-is-) [d](other.md) `[e](no.md)`"
+        ' <img src="no.svg">\n',
         "utf-8",
     )
-    assert broken_links(page) == ["#what", "other.md"]
+    assert broken_links(page) == ["#what", "other.md", "no.svg"]
 
 
 def test_the_site_names_pages_that_there_are() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.exact_blackjack import STATES, optimal_policy
 from benchmarks.exact_runs import exact_returns
-from llamagym_tui.agents._exact_blackjack import STATES, optimal_policy
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped
 from llamagym_tui.protocol.map_layout import MapCell, MapPanel

@@ -9,14 +9,14 @@ import gymnasium
 import pytest
 
 from benchmarks import reading
-from benchmarks.hands_kept_back import KEPT_BACK, HandsKeptBackAgent
-from llamagym_tui.agents._exact_blackjack import (
+from benchmarks.exact_blackjack import (
     CARDS,
     STATES,
     expected_return,
     greedy,
     optimal_policy,
 )
+from benchmarks.hands_kept_back import KEPT_BACK, HandsKeptBackAgent
 from llamagym_tui.game.environment import agent_env
 
 BOOK = optimal_policy()

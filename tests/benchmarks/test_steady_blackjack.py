@@ -6,14 +6,14 @@ from statistics import fmean, stdev
 
 import pytest
 
-from benchmarks.steady_blackjack import SteadyBlackjackAgent
-from llamagym_tui.agents._exact_blackjack import (
+from benchmarks.exact_blackjack import (
     State,
     expected_return,
     greedy,
     optimal_policy,
     state_of,
 )
+from benchmarks.steady_blackjack import SteadyBlackjackAgent
 from llamagym_tui.game.environment import agent_env
 
 HANDS = 1500

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 
 from llamagym_tui.protocol import events
 
+TURNS_AT_PACE = 10
+"""Turns of an episode that are shown at the pace; all turns of a longer one are shown in the time of as many."""
 NEXT = (events.EpisodeStarted, events.TokensStreamed, events.TurnFinished)
 """Events that wait until the next turn is due."""
 
@@ -26,6 +28,8 @@ class Showing:
         """The number of the episode that is shown; None until one is."""
         self._waiting: deque[events.WatchedEvent] = deque()
         """Its events that are not emitted yet."""
+        self._turns = 0
+        """Turns of that episode so far."""
         self._next_at = -math.inf
         """When the next turn is due, by the clock."""
 
@@ -54,12 +58,14 @@ class Showing:
             return
         if isinstance(event, events.EpisodeStarted) and not self._waiting:
             self.episode = event.episode
+            self._turns = 0
         if self.is_direct:
             self._emit(event)
         elif event.episode == self.episode:
             if isinstance(event, events.ActionsProbed):
                 self._waiting.insert(self._place_of(event.turn), event)
             else:
+                self._turns += isinstance(event, events.TurnFinished)
                 self._waiting.append(event)
             self.go_on()
 
@@ -82,4 +88,5 @@ class Showing:
                 return
             self._emit(self._waiting.popleft())
             if isinstance(event, events.EpisodeStarted | events.TurnFinished):
-                self._next_at = self._clock() + self.turn_s
+                share = min(1.0, TURNS_AT_PACE / max(self._turns, 1))
+                self._next_at = self._clock() + share * self.turn_s

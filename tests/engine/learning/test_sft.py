@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.exact_blackjack import STATES
 from benchmarks.hit_probabilities import hit_probabilities
-from llamagym_tui.agents._exact_blackjack import STATES
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.engine.learning import trl_training as sft

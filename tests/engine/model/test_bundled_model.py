@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.exact_blackjack import STATES, expected_return, greedy
 from benchmarks.hit_probabilities import AGENT, hit_probabilities, load_policy
-from llamagym_tui.agents._exact_blackjack import STATES, expected_return, greedy
 from scripts.bundled_model import blackjack
 
 

@@ -84,6 +84,14 @@ def test_the_last_state_is_seen_before_the_next_episode_begins() -> None:
     assert (3.0, "EpisodeStarted 1") in table.take()
 
 
+def test_a_long_episode_is_shown_in_the_time_of_ten_turns() -> None:
+    table = Table(turn_s=2.0)
+    table.play(0, turns=40)
+    table.wait(30.0)
+    shown = [at for at, said in table.take() if said == "TurnFinished 0"]
+    assert shown == [2.0 + 0.5 * turn for turn in range(40)]
+
+
 def test_probabilities_that_come_after_their_reply_are_shown_before_it() -> None:
     table = Table()
     table.play(0, turns=2)
