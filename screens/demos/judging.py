@@ -65,7 +65,9 @@ class JudgingScreen(Fitted[list[str]]):
     BINDINGS = [
         Binding("y", "judge_right", "Right", tooltip="The choice is right.", id="judge.right"),
         Binding("n", "judge_wrong", "Wrong", tooltip="The choice is wrong.", id="judge.wrong"),
-        Binding("backspace", "undo", "Undo", tooltip="Take the last judgement back.", id="judge.undo"),
+        Binding(
+            "backspace", "undo", "Undo", tooltip="Take the last judgement back.", id="judge.undo"
+        ),
         Binding(
             "ctrl+s",
             "stop",

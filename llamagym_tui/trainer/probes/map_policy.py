@@ -21,7 +21,7 @@ from llamagym_tui.game.observed import names_by_turn
 from llamagym_tui.game.pictures import Landmark, PolicyMap
 from llamagym_tui.protocol.events import Event, PolicyMapLaidOut, PolicyMapped, WarningRaised
 from llamagym_tui.settings import GenerationConfig
-from llamagym_tui.setup.map_layout import lay_out, state_texts
+from llamagym_tui.trainer.map_layout import lay_out, state_texts
 
 FIRST_S = 60.0
 """Seconds under a prompt in which each update is mapped."""
