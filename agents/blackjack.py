@@ -77,13 +77,6 @@ class BlackjackAgent(Agent):
         shown = "ace" if dealer == 1 else dealer
         return f"Your total: {total}. Usable ace: {'yes' if ace else 'no'}. Dealer shows: {shown}."
 
-    def describe_return(self, mean: float) -> str:
-        """Chips that are won or lost in 100 hands; the baselines are both losses."""
-        chips = round(100 * mean)
-        outcome = "wins" if chips > 0 else "loses"
-        unit = "chip" if abs(chips) == 1 else "chips"
-        return f"{outcome} {abs(chips)} {unit} in 100 hands (random 40, best 5)"
-
     def describe_turn(self, observation: Any, action: Any, reward: float) -> str:
         """The player's total and the dealer's card."""
         total, dealer, ace = [int(part) for part in observation]

@@ -32,6 +32,7 @@ class FrozenLakeAgent(GridAgent):
     action_keys = {"a": 0, "s": 1, "d": 2, "w": 3}
     baselines = {"random": 0.0139, "optimal": 1.0}
     """Exact shares of episodes that reach the goal within 100 steps, undiscounted, by dynamic programming."""
+    return_unit = "goals an episode"
     place = "lake"
     words = {"S": "ice", "F": "ice", "H": "hole", "G": "goal"}
     glyphs = {"S": "S", "F": "·", "H": "O", "G": "G"}
@@ -50,9 +51,3 @@ class FrozenLakeAgent(GridAgent):
             'Reply with {"action": 0} to go left, {"action": 1} to go down, '
             '{"action": 2} to go right or {"action": 3} to go up.'
         )
-
-    def describe_return(self, mean: float) -> str:
-        """The share of episodes that reach the goal, as a mean return is here."""
-        words = f"reaches the goal in {100 * mean:.0f} of 100 episodes"
-        known = ", ".join(f"{name} {100 * value:.0f}" for name, value in self.baselines.items())
-        return f"{words} ({known})"

@@ -27,7 +27,7 @@ from llamagym_tui.runs.run_store import has_checkpoint, last_settings
 from llamagym_tui.user_files import discard, draft_folder, file_text, make_folder
 
 BY_SCORE = (
-    "in the run, replies were chosen among the admissible ones by their scores: text that this model writes freely may "
+    "in the run, replies were chosen among the legal ones by their scores: text that this model writes freely may "
     "name no action, so begin its reply with what they have in common, token by token, and take the likelier of what "
     "may follow"
 )

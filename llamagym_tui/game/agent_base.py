@@ -133,15 +133,6 @@ class AgentBase(ABC):
         """
         return ""
 
-    def describe_return(self, mean: float) -> str:
-        """A mean return in words for people who see it for the first time, with the baselines to compare it with.
-
-        Write a clause without a subject, on one line: ``loses 6 chips in 100 hands (random 40, best 5)``.
-        """
-        words = f"earns {_short(mean)} {self.return_unit or 'an episode'}"
-        baselines = ", ".join(f"{name} {_short(value)}" for name, value in self.baselines.items())
-        return f"{words} ({baselines})" if baselines else words
-
     def describe_turn(self, observation: Any, action: Any, reward: float) -> str:
         """A turn in a few words for people: ``12 against 3``.
 
@@ -235,12 +226,6 @@ class AgentBase(ABC):
         if isinstance(action, int) and 0 <= action < len(self.action_names):
             return self.action_names[action]
         return str(action)
-
-
-def _short(value: float) -> str:
-    """A number to three digits, or whole if it has more."""
-    digits = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-    return digits.replace("-", "\N{MINUS SIGN}")
 
 
 def prompt_sha256(system_prompt: str) -> str:

@@ -68,19 +68,10 @@ def _without_surrogates(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def described_return(agent: AgentBase, mean: float) -> str:
-    """A mean return in the agent's words, on one line; empty if its code fails."""
-    return _described(lambda: agent.describe_return(mean))
-
-
 def described_turn(agent: AgentBase, observation: Any, action: Any, reward: float) -> str:
     """A turn in the agent's words, on one line; empty if it has none, or its code fails."""
-    return _described(lambda: agent.describe_turn(observation, action, reward))
-
-
-def _described(describe: Callable[[], str]) -> str:
     try:
-        words = " ".join(describe().split())
+        words = " ".join(agent.describe_turn(observation, action, reward).split())
     except RAISED:  # a user's own code
         return ""
     return _without_surrogates(words[:MOST_DESCRIBED])

@@ -361,8 +361,6 @@ class EpisodesCounted(Event, frozen=True, kw_only=True):
     """Episodes since the run began that failed, by their environment or agent, and count in nothing else."""
     episodes_per_s: float
     """Over about the last ten seconds, updates included."""
-    words: str = ""
-    """The agent's own, on the mean return of the last 1,000 episodes of this mode and prompt; empty: as before."""
 
 
 class UpdateFinished(Event, frozen=True, kw_only=True):

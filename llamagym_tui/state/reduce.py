@@ -14,9 +14,7 @@ from llamagym_tui.state.returns import RECENT, counted, left_text
 from llamagym_tui.state.run import Inspection, Mark, RunState, WarmStartState
 from llamagym_tui.state.texts import (
     comparison_text,
-    depth_text,
     evaluation_text,
-    measured_text,
     prompts_text,
     warm_start_text,
 )
@@ -101,12 +99,9 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
         case events.SettingsChanged():
             return _settings_changed(state, event)
         case events.SettingsMeasured(values=values, reasons=reasons):
-            measured = replace(state, config=with_measured(state.config, values, reasons))
-            return _noted(
-                measured, f"Measured in the first batch: {clipped(measured_text(event))}."
-            )
+            return replace(state, config=with_measured(state.config, values, reasons))
         case events.DepthMeasured():
-            return _noted(replace(state, depth=event), f"{depth_text(event)}.")
+            return replace(state, depth=event)
         case events.PolicyMapLaidOut():
             return replace(state, map_layout=event, mapped=None)
         case events.PolicyMapped():
@@ -248,8 +243,6 @@ def _run_started(state: RunState, event: events.RunStarted) -> RunState:
     state = _rewound(state, event)
     if is_new and state.config.origin:
         state = _marked(state, state.config.origin, "its curve begins here")
-    if event.trained and event.mode == "train":
-        state = _noted(state, f"Trained: {event.trained}.")
     return replace(
         state,
         settings={},  # a resumed run tells again what it has kept
@@ -258,8 +251,7 @@ def _run_started(state: RunState, event: events.RunStarted) -> RunState:
         # The folder of a recorded run may have been moved since.
         run_dir=state.run_dir if state.recorded else event.run_dir,
         run=event,
-        recent=(),  # the trainer begins again to count those that it puts in words, too
-        described="",
+        recent=(),
         batch_turns=0,
         mode=event.mode,
         system_prompt=event.system_prompt,
@@ -311,19 +303,16 @@ def _marks_until(state: RunState, episode: int) -> tuple[Mark, ...]:
 def _episodes_counted(state: RunState, event: events.EpisodesCounted) -> RunState:
     """Count more episodes, in all figures that they belong to."""
     recent = state.recent
-    described = state.described
     batch_turns = state.batch_turns
     if event.mode == "train":
         batch_turns += sum(event.lengths)
     if event.prompt_version == state.prompt_version and event.mode == state.mode:
         recent = (*recent, *event.returns)
         recent = recent[-RECENT:]
-        described = clipped(event.words) or described
     return replace(
         state,
         returns=state.returns.counted(event.returns, event.episodes),
         recent=recent,
-        described=described,
         batch_turns=batch_turns,
         prompts=prompts.counted(state.prompts, event, state.updates),
         marks=_marks_until(state, event.episodes),
@@ -389,13 +378,12 @@ def _noted(state: RunState, text: str) -> RunState:
 
 
 def _marked(state: RunState, label: str, meaning: str) -> RunState:
-    """The state with a notice and a mark; the recent mean and its words begin again, because the play has changed."""
+    """The state with a notice and a mark; the recent mean begins again, because the play has changed."""
     clipped_label = clipped(label)
     marks = (*state.marks, Mark(state.episodes, clipped_label, state.updates))
     return replace(
         state,
         recent=(),
-        described="",
         marks=marks[-MAX_MARKS:],
         transcript=state.transcript.note(f"{clipped_label}: {clipped(meaning)}"),
     )

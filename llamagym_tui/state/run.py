@@ -167,8 +167,6 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
     """Returns of all episodes."""
     recent: tuple[float, ...] = ()
     """The last returns in the present mode and under the present prompt, at most `RECENT`."""
-    described: str = ""
-    """Their mean in the agent's words; empty: not known yet."""
     marks: tuple[Mark, ...] = ()
     updates: int = 0
     """The number of updates of the policy."""

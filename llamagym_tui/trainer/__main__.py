@@ -21,6 +21,7 @@ from llamagym_tui.errors import LlamaGymError, WireError
 from llamagym_tui.protocol.commands import AnyCommand, StartRun, Stop
 from llamagym_tui.protocol.events import PROTOCOL_VERSION, Event, Hello, SessionFailed
 from llamagym_tui.protocol.wire import decode_command, read_frame
+from llamagym_tui.settings import RunConfig
 from llamagym_tui.trainer.pipes import EventPipe, take_over_wire
 
 GRACE_S = 20.0
@@ -107,11 +108,30 @@ def _session(
     from llamagym_tui.runs.run_store import RunStore
 
     store = RunStore.create(first.config)  # refused before heavy libraries are imported
+    for event in map_to_come(first.config):
+        send(event)
     from llamagym_tui.trainer.session import Session
 
     is_imported.set()
     session = Session(first.config, store, command_queue, sinks=[send])
     return 0 if session.run() == "stopped" else 1
+
+
+def map_to_come(config: RunConfig) -> list[Event]:
+    """The layout of the policy map of an agent that ships, by which a screen shows the best play while libraries load.
+
+    The session lays it out again, and says what is wrong with it; code of a user's own is run there alone.
+    """
+    from llamagym_tui.setup.catalog import agent_of, code_of, made
+    from llamagym_tui.setup.map_layout import lay_out
+
+    try:
+        agent = None if code_of(config.agent) else made(agent_of(config))
+        policy_map = None if agent is None else agent.policy_map()
+        return [] if agent is None or policy_map is None else [lay_out(agent, policy_map)]
+    except (LlamaGymError, ValueError):
+        log.exception("no map to come")
+        return []
 
 
 def _handle_signals(command_queue: queue.SimpleQueue[AnyCommand]) -> None:

@@ -7,7 +7,6 @@ Updates and changes of settings are in `training`, episodes apart from the run i
 
 import logging
 import math
-from functools import partial
 from typing import Literal, assert_never
 
 from msgspec.structs import replace
@@ -25,7 +24,6 @@ from llamagym_tui.errors import (
     UsageError,
     program_ended,
 )
-from llamagym_tui.game.observed import described_return
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.settings import Mode, changed, changes_since, changes_to_restore
@@ -197,9 +195,7 @@ class Session(SessionBase):
         self.policy_map = PolicyMapper(self.agent, self.policy, self.emit, self.clock, turns=turns)
         self._action_probes = ActionProbes(self.agent, self.policy)
         self._inspector = ReplyInspector(self.policy, self.learner, self.rollout)
-        describe = partial(described_return, self.agent)
-        self._episode_counter = EpisodeCounter(self.stopwatch, self.clock, start.episodes, describe)
-        self._episode_counter.begin_again(self.rollout.mode, self.rollout.prompt_version)
+        self._episode_counter = EpisodeCounter(self.stopwatch, self.clock, start.episodes)
         self.awaits_warm_start = start.awaits_warm_start
         self.is_first_batch = self.learner.updates == 0
         restored = changed(self.given, changes_to_restore(self.given, start.changed))
@@ -244,7 +240,7 @@ class Session(SessionBase):
         restored = changes_since(self.given, self.config)
         if restored:
             changes = {name: change.after for name, change in restored.items()}
-            self.emit_mark(events.SettingsChanged(changes=changes))
+            self.emit(events.SettingsChanged(changes=changes))
         if not self.policy.chat.keeps_history:
             self.emitter.warn(HISTORY_WARNING)
         if self.limit_reached:
@@ -478,7 +474,7 @@ class Session(SessionBase):
         if mode == "train" and self.rollout.mode != "train":
             self.begin_batch()  # playing in between was not for the batch
         self.rollout.mode = mode
-        self.emit_mark(events.ModeChanged(mode=mode))
+        self.emit(events.ModeChanged(mode=mode))
 
     def _set_prompt(self, prompt: str) -> None:
         """Use another prompt from the next reset on, with a map before it and one after it of the same weights."""
@@ -487,7 +483,7 @@ class Session(SessionBase):
         version = self.rollout.prompt_version + 1
         self.rollout.set_system_prompt(prompt, version)
         self.monitor = CollapseMonitor()
-        self.emit_mark(events.PromptChanged(prompt_version=version, system_prompt=prompt))
+        self.emit(events.PromptChanged(prompt_version=version, system_prompt=prompt))
         if self.learner.use_prompt(prompt):
             self.opponent_begins_anew()
             self.restart()

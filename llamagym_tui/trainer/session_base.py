@@ -163,11 +163,6 @@ class SessionBase:
         for event in self._episode_counter.take_events(self.rollout.env_steps, dropped):
             self.emit(event)
 
-    def emit_mark(self, event: events.Event) -> None:
-        """Emit an event from which on the recent returns, and their words, begin again."""
-        self._episode_counter.begin_again(self.rollout.mode, self.rollout.prompt_version)
-        self.emit(event)
-
     # Commands
 
     def handle(self, command: AnyCommand) -> None:

@@ -113,7 +113,7 @@ def roll_back(session: SessionBase) -> None:
     session.opponent_begins_anew()
     session.restart()
     session.monitor.rolled_back()
-    session.emit_mark(events.RolledBack(update=session.learner.updates, reason="requested"))
+    session.emit(events.RolledBack(update=session.learner.updates, reason="requested"))
     session.save_or_warn()  # or a resumed run would have the weights that were left
 
 
@@ -149,7 +149,7 @@ def warm_start(session: SessionBase, data: TrainingData) -> None:
         progress=progress,
         should_stop=session.should_end_warm_start,
     )
-    session.emit_mark(events.WarmStartFinished(method=data.method, stats=stats))
+    session.emit(events.WarmStartFinished(method=data.method, stats=stats))
     session.awaits_warm_start = False
     session.restart()
     session.monitor = CollapseMonitor()
@@ -176,7 +176,7 @@ def change(session: SessionBase, requested: Mapping[str, Value]) -> None:
         session.emitter.warn(f"Nothing was changed: {error}", refused="settings")
         return
     apply(session, config)
-    session.emit_mark(events.SettingsChanged(changes=changes))
+    session.emit(events.SettingsChanged(changes=changes))
 
 
 def _require_usable(session: SessionBase, config: RunConfig) -> None:

@@ -58,6 +58,15 @@ MOST_STATE = 32
 """Characters of a state that the last update changed."""
 
 
+STEPS = {
+    "loading the libraries": "libraries",
+    "loading the model": "model",
+    "making the environments": "environments",
+    "": "first turns",
+}
+"""The steps of a start by what the trainer does, in order, and their names."""
+
+
 class Sentence(NamedTuple):
     text: str
     tone: Tone
@@ -143,20 +152,21 @@ class Status(StateText):
 
     def _lines(self, state: RunState, width: int) -> Content:
         found = sentences(state, partial(key_of, self.app))
-        if found:
-            text = Content("  ·  ").join([Content(one_line(each.text)) for each in found])
+        texts = [Content(one_line(each.text)) for each in found]
+        if found and found[0].tone != "-note":
+            text = Content("  ·  ").join(texts)
             return text if found[0].tone == "-error" else text.truncate(width, ellipsis=True)
         now = self._clock()
         if now < self._edit_until and (effect := edit_line(state)):
-            return effect.truncate(width, ellipsis=True)
-        if self._notice is not None and now < self._notice_until:
+            texts.insert(0, effect)
+        elif self._notice is not None and now < self._notice_until:
             assert isinstance(self._notice.fact, Notice)
-            text = Content.styled(one_line(self._notice.fact.text), "$accent")
-            return text.truncate(width, ellipsis=True)
-        told = self._learnt(state) or hint(state, partial(key_of, self.app))
-        doing = work_line(state)
-        gap = "    " if doing and told else ""
-        return Content.assemble(doing, gap, (told, ASIDE)).truncate(width, ellipsis=True)
+            texts.insert(0, Content.styled(one_line(self._notice.fact.text), "$accent"))
+        if not texts:
+            told = self._learnt(state) or hint(state, partial(key_of, self.app))
+            doing = work_line(state)
+            texts = [each for each in (doing, Content.styled(told, ASIDE)) if each]
+        return Content("  ·  ").join(texts).truncate(width, ellipsis=True)
 
     def _learnt(self, state: RunState) -> str:
         """What the last update changed, worked out once for each map."""
@@ -235,7 +245,9 @@ def work_line(state: RunState) -> Content:
         done, total = state.batch_progress
         doing = f"playing {total:,} turns, then it learns"
     else:
-        return Content.styled(_doing(state), "bold")
+        return (
+            start_line(state) if state.phase == "loading" else Content.styled(_doing(state), "bold")
+        )
     if progress is not None and progress.left_s is not None:
         left = f", {progress.left_s:,.0f} s left"
     track = bar(done / total)
@@ -245,6 +257,22 @@ def work_line(state: RunState) -> Content:
         ("░" * (BAR - len(track)), "$aside"),
         f" {done:,} of {total:,}{left}",
     )
+
+
+def start_line(state: RunState) -> Content:
+    """The steps of a start: those that are done, the one under way, those to come."""
+    if state.detail not in STEPS:
+        return Content.styled(one_line(state.detail, LONGEST), "bold")
+    now = list(STEPS).index(state.detail)
+    steps = [
+        Content.styled(f"✓ {name}", ASIDE)
+        if number < now
+        else Content.styled(f"▸ {name}", "bold")
+        if number == now
+        else Content.styled(f"· {name}", ASIDE)
+        for number, name in enumerate(STEPS.values())
+    ]
+    return Content("   ").join(steps)
 
 
 def is_quick(state: RunState) -> bool:
@@ -258,8 +286,7 @@ def _doing(state: RunState) -> str:
     phase = PHASES[state.phase]
     if not state.detail or state.phase in ("rolling_out", "updating", "paused"):
         return phase
-    detail = one_line(state.detail, LONGEST)
-    return detail if state.phase == "loading" else f"{phase}: {detail}"
+    return f"{phase}: {one_line(state.detail, LONGEST)}"
 
 
 def learnt(state: RunState) -> str:

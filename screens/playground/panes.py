@@ -12,16 +12,16 @@ from textual.widget import Widget
 from llamagym_tui.game.drawing import MAX_LINES
 from llamagym_tui.game.drawing import StateDrawing as Drawn
 from llamagym_tui.game.large_drawing import large_drawing
-from llamagym_tui.protocol.events import StateDrawn
+from llamagym_tui.protocol.events import DepthMeasured, StateDrawn
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.turns import return_text
 from llamagym_tui.screens.conversation.view import ConversationPane, ConversationView
-from llamagym_tui.screens.policy_map.drawing import legend, places_for
-from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
-from llamagym_tui.screens.policy_map.screen import NOWHERE, PolicyGrid, why_not_yet
+from llamagym_tui.screens.policy_map.drawing import best_name, legend, places_for
+from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy, best_policy
+from llamagym_tui.screens.policy_map.screen import NOWHERE, PolicyGrid
 from llamagym_tui.screens.widgets.chart import Curve, Drawing, Plot, baseline_levels
 from llamagym_tui.screens.widgets.look import ASIDE, drawing_content
-from llamagym_tui.screens.widgets.numbers import baselines, share, share_bar
+from llamagym_tui.screens.widgets.numbers import BAR, bar, baselines, share, share_bar
 from llamagym_tui.screens.widgets.run_header import StateText
 from llamagym_tui.state.returns import margin, smoothing_window, thinned
 from llamagym_tui.state.run import RunState
@@ -86,6 +86,7 @@ class MapPane(Pane):
 
     def __init__(self) -> None:
         self._grid = LiveGrid(id="live-map")
+        self._of: tuple[object, object] = (None, None)
         super().__init__(2, "what it would do", "policy_map", self._grid)
 
     def show(self, state: RunState, width: int, height: int) -> None:
@@ -99,8 +100,11 @@ class MapPane(Pane):
         if not self.display:
             return
         grid.styles.height = places.height
-        if layout is not grid.policy.layout or state.mapped is not grid.policy.mapped:
-            grid.show(MappedPolicy(layout, state.mapped))
+        if (layout, state.mapped) != self._of:
+            self._of = (layout, state.mapped)
+            ghost = best_policy(layout) if state.mapped is None else None
+            grid.show(ghost or MappedPolicy(layout, state.mapped))
+            grid.set_class(ghost is not None, "-ghost")
         has_time = state.turn_s > 0 or state.phase == "paused"
         grid.place_on(state.view.seen if has_time else "")
         signs = Content.assemble(*legend(layout, has_colours=not self.app.no_color))
@@ -110,12 +114,13 @@ class MapPane(Pane):
         """In how many states it plays as is best, and how many more than at the start."""
         policy = self._grid.policy
         if state.mapped is None:
-            return why_not_yet(state)
+            return f"{best_name(policy.layout)}, which the model is to learn"
         if not policy.words:
             return ""
-        gained = policy.count.agreeing - MappedPolicy(policy.layout, state.film[0]).count.agreeing
+        agreeing, states = policy.count
+        gained = agreeing - MappedPolicy(policy.layout, state.film[0]).count.agreeing
         more = f" {'▲' if gained > 0 else '▼'} {abs(gained):,}" if gained else ""
-        return policy.words.removeprefix("plays ") + more
+        return f"{agreeing:,} of {states:,} {policy.how}{more}"
 
 
 class CurvePane(Pane):
@@ -126,6 +131,8 @@ class CurvePane(Pane):
         super().__init__(3, "the curve", "metrics", self._plot)
 
     def show(self, state: RunState) -> None:
+        if state.depth is not None:
+            self._plot.wait = depth_picture(state.depth)
         width = self._plot.size.width
         self._plot.show((state.returns, state.marks), partial(return_drawing, state, width))
         unit = Content.styled(one_line(state.return_unit), ASIDE)
@@ -170,6 +177,23 @@ def oddities(state: RunState) -> list[str]:
     if state.dropped:
         found.append(f"{state.dropped:,} episodes failed")
     return found
+
+
+def depth_picture(depth: DepthMeasured) -> Content:
+    """Where in the model the game is seen: a bar for each number of layers, of the value that is foretold best."""
+    best = max(
+        range(len(depth.values)), key=lambda value: max(row[value] for row in depth.explained)
+    )
+    title = f"where in the model the {one_line(depth.values[best])} is seen"
+    rows = [Content.styled(title, "bold")]
+    for layers, explained in zip(depth.layers, depth.explained, strict=True):
+        read = " ← read up to here" if layers == depth.read else ""
+        track = f"{bar(max(explained[best], 0.0)):<{BAR}}"
+        label = Content.styled(f"layer {layers:>3} ", ASIDE)
+        rows.append(
+            Content.assemble(label, (track, "$primary"), f" {share(explained[best], 0):>4}{read}")
+        )
+    return Content("\n").join(rows)
 
 
 def return_drawing(state: RunState, width: int) -> Drawing | None:

@@ -86,12 +86,16 @@ class MappedPolicy:
     @property
     def words(self) -> str:
         """In how many states it plays as is best; empty if nobody knows what is."""
-        layout, (agreeing, states) = self.layout, self.count
-        if not states:
-            return ""
-        how = "as the expert does" if layout.best_is_experts else "optimally"
-        how = f"like {one_line(layout.like)}" if layout.like else how
-        return f"plays {how} in {agreeing:,} of {states:,} {one_line(layout.noun) or 'states'}"
+        agreeing, states = self.count
+        noun = one_line(self.layout.noun) or "states"
+        return f"plays {self.how} in {agreeing:,} of {states:,} {noun}" if states else ""
+
+    @property
+    def how(self) -> str:
+        """How it plays where it plays as is best."""
+        if self.layout.like:
+            return f"like {one_line(self.layout.like)}"
+        return "as the expert does" if self.layout.best_is_experts else "optimally"
 
 
 def best_policy(layout: PolicyMapLaidOut) -> MappedPolicy:

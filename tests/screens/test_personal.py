@@ -79,7 +79,7 @@ def found(app: LlamaGymApp) -> list[str]:
 async def test_the_palette_leaves_out_what_cannot_be_done(make_app: MakeApp):
     app = make_app(fakes.FakeClient(list(fakes.opening_events())[:2]))
     async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "loading the model")
+        await sees(pilot, "▸ model")
         titles = {command.title for command in app.get_system_commands(app.screen)}
         assert {"Metrics", "Prompt", "Theme", "Quit"} <= titles
         assert not titles & {"Pause", "Checkpoint", "Roll back", "Settings", "Restart"}
@@ -96,7 +96,7 @@ async def test_the_screen_is_saved_from_the_palette(make_app: MakeApp):
     [path] = Path(app.config.run_dir).glob("screen-*.svg")
     assert notices(app) == [f"The screen is saved: {path}"]
     picture = path.read_text(encoding="utf-8")
-    assert "rolling&#160;out" in picture
+    assert "LEARNING" in picture
     assert "Search" not in picture, "the palette is gone"
     assert "http" not in picture.replace("http://www.w3.org", "")
 

@@ -71,5 +71,5 @@ def test_the_command_lists_lessons_and_prints_one_by_its_name() -> None:
     listed = CliRunner().invoke(app, ["lessons"])
     assert "learning-rate " in listed.stdout
     one = CliRunner().invoke(app, ["lessons", "learning-rate"])
-    assert "1. u goes on to the next update" in one.stdout
+    assert "1. u plays until the next update" in one.stdout
     assert "Clipping takes the gradient" not in one.stdout, "the answer comes later"

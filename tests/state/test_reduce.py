@@ -194,16 +194,13 @@ def test_what_each_layer_foretells_stays_in_the_state_and_outlives_a_session() -
     assert run.with_history(after(), state).depth == depth
 
 
-def test_measured_settings_become_those_of_the_run_with_their_reasons_and_a_note_of_what_is_unusual():
+def test_measured_settings_become_those_of_the_run_with_their_reasons_and_what_is_unusual_is_told():
     values, reasons = (
         {"ppo.gamma": 0.99, "ppo.lam": 1.0},
         {"ppo.gamma": "discount 0.99: a", "ppo.lam": "lambda 1: b"},
     )
     state = started(SettingsMeasured(values=values, reasons=reasons))
     assert (state.config.ppo.gamma, state.config.measured, state.settings) == (0.99, reasons, {})
-    assert state.transcript.entries[-1].fact == Notice(
-        "Measured in the first batch: discount 0.99: a."
-    )
     usual = SettingsMeasured(values=dict.fromkeys(values, 1.0), reasons=reasons)
     assert measured_text(usual) == "discount 0.99: a"
 

@@ -1,4 +1,4 @@
-"""Counts what was played: episodes ended since the last report, their rate, and their mean return in words.
+"""Counts what was played: episodes ended since the last report, and their rate.
 
 Also the stopwatch that counts playing and training, but neither loading nor warm starts, pauses, evaluations.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from llamagym_tui.protocol.events import EpisodesCounted, EvaluationFinished
 from llamagym_tui.settings import Mode
-from llamagym_tui.state.returns import RECENT, mean_return
+from llamagym_tui.state.returns import mean_return
 
 REPORT_EVERY_S = 0.2
 """Seconds between two reports at least: five a second at most."""
@@ -86,31 +86,17 @@ class EpisodeCounter:
         stopwatch: Stopwatch,
         clock: Callable[[], float],
         episodes: int = 0,
-        describe: Callable[[float], str] = lambda mean: "",
     ) -> None:
         """A counter that goes on from `episodes`.
 
-        `describe` puts a mean return in words. The rate is measured by the stopwatch of playing and training, reports
-        are spaced by the clock.
+        The rate is measured by the stopwatch of playing and training, reports are spaced by the clock.
         """
         self._reported = episodes
         self._stopwatch = stopwatch
         self._clock = clock
         self._reported_at = float("-inf")
         self._waiting: dict[Kind, list[EpisodeCounts]] = {}
-        self._described: deque[float] = deque(maxlen=RECENT)
-        self._present: Kind = ("train", 0)
-        """Mode and prompt of the returns that are described."""
-        self._describe = describe
-        self._words = ""
-        """The last description of them."""
         self._marks = deque([(stopwatch.elapsed_s, episodes)])
-
-    def begin_again(self, mode: Mode, prompt_version: int) -> None:
-        """Put in words the returns that are reported from now on, under a mode and a version of the prompt."""
-        self._present = (mode, prompt_version)
-        self._words = ""
-        self._described.clear()
 
     def add(self, ended: Iterable[EpisodeCounts]) -> None:
         for episode in ended:
@@ -149,18 +135,7 @@ class EpisodeCounter:
             env_steps=env_steps,
             dropped=dropped,
             episodes_per_s=rate,
-            words=self._new_words(kind, [episode.episode_return for episode in own]),
         )
-
-    def _new_words(self, kind: Kind, returns: list[float]) -> str:
-        """The last returns under the present mode and prompt in words; empty where they are those of before."""
-        if kind != self._present:
-            return ""
-        self._described += returns
-        mean = mean_return(self._described)
-        before = self._words
-        self._words = self._describe(mean.mean) if mean else ""
-        return self._words if self._words != before else ""
 
     def _rate(self, episodes: int) -> float:
         """Episodes per second since about `RATE_WINDOW_S` ago, or since the session began."""

@@ -139,7 +139,7 @@ async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeAp
         await pilot.press("enter")
         assert len(client.sent) == 1, "one at a time"
         await pilot.press("escape")
-        await sees(pilot, "A warm start is under way. f shows it.")
+        await sees(pilot, "A warm start is under way")
         await pilot.press("f")
         await sees(pilot, " 2 of 4")
         await pilot.press("c", "c")

@@ -18,7 +18,7 @@ async def test_home_lists_the_lessons_and_plays_one():
         await pilot.press("L")
         await sees(pilot, f"1. {LESSON.title}")
         await pilot.press("enter")
-        await sees(pilot, "1. u goes on to the next update")
+        await sees(pilot, "1. u plays until the next update")
         assert app.config is None, "it is only read yet"
         await pilot.press("y")
         await until(pilot, lambda: app.config is not None)

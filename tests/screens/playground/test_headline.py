@@ -11,8 +11,23 @@ from msgspec.structs import replace
 from textual.app import ComposeResult
 from textual.widgets._toast import Toast
 
-from llamagym_tui.protocol.events import AnyEvent
-from llamagym_tui.screens.playground.lines import STEADY_S, Headline, headline, learnt
+from llamagym_tui.protocol.events import (
+    AnyEvent,
+    DepthMeasured,
+    Hello,
+    PhaseChanged,
+    WarningRaised,
+)
+from llamagym_tui.screens.playground.lines import (
+    NOTICE_S,
+    STEADY_S,
+    Headline,
+    Status,
+    headline,
+    learnt,
+    start_line,
+)
+from llamagym_tui.screens.playground.panes import depth_picture
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 from tests import fakes
@@ -85,6 +100,46 @@ def test_what_the_last_update_changed_is_told_by_the_hand_that_changed_most() ->
 
 def test_nothing_is_told_of_an_update_that_changed_no_choice() -> None:
     assert learnt(after(*blackjack(16.5), hitting(16.4, update=13))) == ""
+
+
+def test_a_start_is_told_in_steps() -> None:
+    state = after(Hello(protocol=1), PhaseChanged(phase="loading", detail="loading the model"))
+    assert start_line(state).plain == "✓ libraries   ▸ model   · environments   · first turns"
+    other = after(PhaseChanged(phase="loading", detail="starting the trainer again"))
+    assert start_line(other).plain == "starting the trainer again"
+
+
+async def test_a_notice_has_the_status_line_for_some_seconds() -> None:
+    now = 0.0
+    noticed = after(*fakes.opening_events(), WarningRaised(message="The disk is slow."))
+
+    class StatusApp(BareApp):
+        def compose(self) -> ComposeResult:
+            yield Status(noticed, clock=lambda: now)
+
+    async with StatusApp().run_test(size=SMALL) as pilot:
+        line = pilot.app.query_one(Status)
+        line.show(noticed)
+        await until(pilot, lambda: "The disk is slow." in widget_text(line), "the notice")
+        now = NOTICE_S
+        line.show(noticed)
+        await until(pilot, lambda: "playing 1,024 turns" in widget_text(line), "the work")
+        assert "disk" not in widget_text(line)
+
+
+def test_the_depth_at_which_the_game_is_seen_is_a_bar_for_each_number_of_layers() -> None:
+    measured = DepthMeasured(
+        layers=[12, 24, 30],
+        explained=[[0.25, 0.1], [0.5, 0.1], [0.45, 0.2]],
+        values=["reward", "x"],
+        read=24,
+    )
+    assert depth_picture(measured).plain.splitlines() == [
+        "where in the model the reward is seen",
+        "layer  12 ██▌         25%",
+        "layer  24 █████       50% ← read up to here",
+        "layer  30 ████▌       45%",
+    ]
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 34)])

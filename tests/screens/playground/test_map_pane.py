@@ -29,7 +29,7 @@ LAKE = map_events.layout_of(FrozenLakeAgent())
 
 @pytest.mark.parametrize(
     ("size", "is_there"),
-    [((120, 34), True), ((120, 26), False), ((60, 40), False)],
+    [((120, 34), True), ((120, 21), False), ((60, 40), False)],
 )
 async def test_the_map_stands_beside_the_curve_where_the_curve_keeps_its_rows(
     make_app: MakeApp, size: tuple[int, int], is_there: bool
@@ -44,14 +44,28 @@ async def test_the_map_stands_beside_the_curve_where_the_curve_keeps_its_rows(
             assert app.screen.query_one("#returns").size.height >= 5
 
 
+async def test_before_the_first_map_the_best_play_stands_there_dimmed(make_app: MakeApp):
+    app = make_app(fakes.FakeClient([BLACKJACK]))
+    async with app.run_test(size=(120, 34)) as pilot:
+        await sees(pilot, "optimal play, which the model is to learn")
+        grid = app.screen.query_one(LiveGrid)
+        assert grid.has_class("-ghost")
+        assert grid.policy.count.agreeing == 280
+        app._client.emit(
+            *map_events.opening_events(1), BLACKJACK, map_events.hitting(16.5, update=1)
+        )
+        await sees(pilot, "244 of 280 like basic strategy")
+        assert not grid.has_class("-ghost")
+
+
 async def test_the_map_says_how_it_plays_and_a_click_opens_it_whole(make_app: MakeApp):
     client = fakes.FakeClient(map_events.blackjack())
     app = make_app(client)
     async with rolling_out(app, (120, 34)) as pilot:
-        await sees(pilot, "like basic strategy in 224 of 280 hands ")
+        await sees(pilot, "224 of 280 like basic strategy ")
         client.emit(UpdateFinished(update=13, episodes=0, stats=fakes.STATS))
         client.emit(map_events.hitting(16.5, update=13))
-        await sees(pilot, "like basic strategy in 244 of 280 hands ▲ 20")
+        await sees(pilot, "244 of 280 like basic strategy ▲ 20")
         await pilot.click(LiveGrid, offset=(10, 3))
         await reaches(pilot, PolicyMapScreen)
 

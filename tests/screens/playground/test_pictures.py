@@ -13,7 +13,6 @@ from llamagym_tui.game.drawing import drawn
 from llamagym_tui.protocol.events import (
     ActionsProbed,
     AnyEvent,
-    EpisodesCounted,
     ObservationShown,
     Progressed,
     RunStarted,
@@ -27,18 +26,14 @@ from tests.screens.steps import is_drawn, sees, until
 
 
 def run_with_all() -> Iterator[AnyEvent]:
-    """The run of the other pictures with its map, its words, a drawing and how far the next update is."""
+    """The run of the other pictures with its map, a drawing and how far the next update is."""
     agent = BlackjackAgent()
     for event in fakes.demo_run():
         is_last = isinstance(event, ObservationShown) and event.episode == 20_494
         if is_last:
             text, grounds = drawn(agent, None, (12, 10, 0))
             yield StateDrawn(episode=20_494, turn=0, text=text, grounds=list(grounds))
-        if isinstance(event, EpisodesCounted):
-            words = "loses 13 chips in 100 hands (random 40, best 5)"
-            yield structs.replace(event, words=words)
-        else:
-            yield structs.replace(event, draws=True) if isinstance(event, RunStarted) else event
+        yield structs.replace(event, draws=True) if isinstance(event, RunStarted) else event
         if isinstance(event, RunStarted):
             yield map_events.layout_of(agent)
             yield map_events.hitting(19.5, update=0)

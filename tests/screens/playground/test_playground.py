@@ -125,7 +125,7 @@ async def test_a_prompt_is_pending_until_confirmed_and_then_awaits_its_episode(m
         await sees(pilot, "Pending: the new system prompt.")
         assert client.sent == [SetSystemPrompt(system_prompt="Hit below 13.")]
         client.emit(PromptChanged(prompt_version=2, system_prompt="Hit below 13."))
-        await sees(pilot, "Prompt v2 applies from the next episode on.")
+        await sees(pilot, "applies from the next episode on")
         new = EpisodeStarted(
             episode=30_000, system_prompt="Hit below 13.", prompt_version=2, mode="train"
         )

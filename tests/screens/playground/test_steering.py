@@ -125,7 +125,7 @@ async def test_a_setting_that_the_first_batch_decided_is_marked_with_its_reason_
     async with rolling_out(app, SMALL) as pilot:
         reasons = {"ppo.gamma": "discount 0.99: episodes have 87 turns on average"}
         client.emit(SettingsMeasured(values={"ppo.gamma": 0.99}, reasons=reasons))
-        await sees(pilot, "Measured in the first batch: discount 0.99")
+        await until(pilot, lambda: app.run_state.config.measured, "the measured setting")
         await pilot.press("s")
         await reaches(pilot, SettingsDialog)
         settings = app.screen.query_one(OptionList)
