@@ -51,7 +51,7 @@ class EvaluationDialog(OfRun, Dialog[None]):
     BINDINGS = [
         Binding("escape", "dismiss", "Close", tooltip="Back; an evaluation under way goes on."),
         Binding(
-            "e",
+            "x",
             "cancel",
             "Cancel it",
             tooltip="End it without a result.",
@@ -102,7 +102,7 @@ class EvaluationDialog(OfRun, Dialog[None]):
     def _status(self) -> Content:
         state = self._state
         if state.phase == "evaluating":
-            cancel = key_of(self.app, "evaluation.cancel", "e")
+            cancel = key_of(self.app, "evaluation.cancel", "x")
             text = f"playing: {one_line(state.detail)} · {cancel} cancels"
             return Content.styled(text, "bold $primary")
         if state.pending.of(Evaluate, ComparePrompts) is not None:
