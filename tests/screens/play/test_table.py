@@ -131,7 +131,7 @@ async def test_a_full_disk_loses_no_episode(make_app: MakeApp):
         await sees(pilot, "1 not saved; the next episode tries again")
         await pilot.press("escape", "q")
         await reaches(pilot, QuitDialog)
-        await until(pilot, lambda: "would be lost" in " ".join(shown(pilot).split()))
+        await until(pilot, lambda: "are not on disk and would be" in shown(pilot))
         await pilot.press("n", "h")
         folder.unlink()
         await pilot.press("enter")
