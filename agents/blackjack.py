@@ -62,6 +62,7 @@ class BlackjackAgent(Agent):
     baselines = {"random": -0.396, "optimal": -0.0466}
     """Exact expected returns per hand, by dynamic programming (natural=False, sab=False)."""
     return_unit = "chips a hand"
+    is_won_or_lost = True
     wordings = (_added_up, _turned_up, _terse, _faced, _on_the_table)
     history = 0
     """A hand's total says all that matters of the cards before, so equal situations are equal prompts."""

@@ -113,6 +113,7 @@ class TicTacToeAgent(Agent):
     baselines = {"random": -0.5444, "expert": 0.4151}
     """Exact mean returns against these opponents, each in a third of the games; a test computes them."""
     return_unit = "a game"
+    is_won_or_lost = True
 
     def get_system_prompt(self) -> str:
         names = ", ".join(
@@ -129,11 +130,16 @@ class TicTacToeAgent(Agent):
         signs = [str(field) if mark == EMPTY else mark for field, mark in enumerate(board)]
         return "\n".join(" ".join(row) for row in _squared(signs))
 
-    def draw(self, observation: Any) -> Drawing:
+    def draw(
+        self, observation: Any, info: Any = None, env: Any = None, player: str = "model"
+    ) -> Drawing:
+        """The board; a person sees on each empty field its key."""
+        keys = {field: key for key, field in self.action_keys.items()}
         pieces = []
-        for field, mark in enumerate(str(observation), start=1):
+        for field, mark in enumerate(str(observation)):
             if mark == EMPTY:
-                pieces.append(Piece(f" {field} ", "floor"))
+                sign = keys[field] if player == "you" else "·"
+                pieces.append(Piece(f" {sign} ", "floor"))
             else:
                 pieces.append(Piece(f" {mark} ", "player" if mark == MINE else "danger"))
         return _squared(pieces)

@@ -116,6 +116,16 @@ class HumanGame:
         return sum(turn.reward for turn in self._turns)
 
     @property
+    def is_won_or_lost(self) -> bool:
+        """True if a return above 0 is a win, one below 0 a loss, and 0 a draw."""
+        return self._agent.is_won_or_lost
+
+    @property
+    def seen(self) -> str:
+        """The state in the agent's words."""
+        return self._now.text
+
+    @property
     def awaits_model(self) -> bool:
         """True if it is the model's move, as the other player."""
         return not self.over and self.open().awaits_other

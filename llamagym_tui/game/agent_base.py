@@ -45,6 +45,8 @@ class AgentBase(ABC):
     """Published mean returns by name."""
     return_unit: ClassVar[str] = ""
     """The unit of a return, after the figure: ``steps``, ``chips a hand``; empty if it has none."""
+    is_won_or_lost: ClassVar[bool] = False
+    """True if a return above 0 is a win, one below 0 a loss, and 0 a draw."""
     counts_actions: ClassVar[bool] = False
     """True if an action is an index of `action_names` even if the environment counts its own from another number, or
     if they are combinations of several decisions. It always is where `extract_action` is not defined."""

@@ -64,14 +64,14 @@ def drawn(
         return StateDrawing("")
 
 
-def joined(drawing: Any) -> StateDrawing:
+def joined(drawing: Any, most_lines: int = MAX_LINES) -> StateDrawing:
     """A drawing given as text or as lines of pieces."""
     if not isinstance(drawing, list | tuple):
         return StateDrawing(_bounded(str(drawing)))
     lines: list[str] = []
     grounds: list[tuple[int, int, str]] = []
     start_of_line = 0
-    for pieces in drawing[:MAX_LINES]:
+    for pieces in drawing[:most_lines]:
         line = ""
         for piece in [pieces] if isinstance(pieces, str | Piece) else pieces:
             text, ground = piece if isinstance(piece, Piece) else (str(piece), "")

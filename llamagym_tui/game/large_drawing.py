@@ -1,6 +1,7 @@
-"""A drawing as large as its room allows: each card with its frame, its rank and its suit in two corners.
+"""A drawing as large as its room allows: cards in their frames, with rank and suit in two corners, and larger fields.
 
-An agent gives cards as pieces of one line, a hand a line. Where there is no room for frames, that is what is drawn.
+An agent gives cards as pieces of one line, a hand a line, and a field of a board as a piece of three characters. Where
+there is no room for more, that is what is drawn.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,12 +19,16 @@ Line = list[str | Piece]
 
 
 class CardSize(NamedTuple):
-    """Width and height of a card in columns and rows, with its frame."""
+    """Width and height of a card with its frame, or of a field, in columns and rows."""
 
     width: int
     height: int
 
 
+FIELD = CardSize(7, 3)
+"""A field of a board."""
+WALLS = "│ "
+"""What may stand between fields; it is as high as they are."""
 LARGE = CardSize(7, 5)
 SMALL = CardSize(5, 3)
 
@@ -49,14 +54,18 @@ class Hand(NamedTuple):
 def large_drawing(
     text: str, grounds: Sequence[tuple[int, int, str]], columns: int, rows: int
 ) -> StateDrawing:
-    """A drawing with its cards as large as they fit into a room, or as it is.
+    """A drawing with its cards or fields as large as they fit into a room, or as it is.
 
     Hands lie below each other if there are rows for large cards, else beside each other.
     """
     lines = list(_lines(text, grounds))
     hands = [_hand(line) for line in lines if _has_cards(line)]
     if not hands:
-        return StateDrawing(text, tuple(grounds))
+        board = joined([row for line in lines for row in _larger(line)], rows)
+        larger = board.text.split("\n")
+        wanted = sum(FIELD.height if _has_fields(line) else 1 for line in lines)
+        fits = max(map(len, larger)) <= columns and wanted <= rows
+        return board if fits and _is_board(lines) else StateDrawing(text, tuple(grounds))
     others = [line for line in lines if not _has_cards(line)]
     for size, is_beside in ((LARGE, False), (LARGE, True), (SMALL, True), (SMALL, False)):
         widths = [hand.width(size) for hand in hands]
@@ -67,6 +76,33 @@ def large_drawing(
             laid = _beside(hands, size) if is_beside else _below(hands, size)
             return joined([*laid, *others])
     return StateDrawing(text, tuple(grounds))
+
+
+def _is_board(lines: Sequence[Sequence[Piece]]) -> bool:
+    """True if nothing but walls stands between fields."""
+    boards = [line for line in lines if _has_fields(line)]
+    others = [piece.text for line in boards for piece in line if not piece.ground]
+    return bool(boards) and all(set(text) <= set(WALLS) for text in others)
+
+
+def _has_fields(line: Sequence[Piece]) -> bool:
+    return any(piece.ground for piece in line)
+
+
+def _larger(line: Sequence[Piece]) -> list[Sequence[Piece]]:
+    """A line of fields as rows of larger ones; any other line as it is."""
+    if not _has_fields(line):
+        return [line]
+    rows: list[Sequence[Piece]] = []
+    for row in range(FIELD.height):
+        pieces = []
+        for piece in line:
+            is_field = len(piece.text) == 3
+            text = piece.text.center(FIELD.width) if is_field else piece.text
+            is_middle = row == FIELD.height // 2 or not is_field
+            pieces.append(piece._replace(text=text if is_middle else " " * len(text)))
+        rows.append(pieces)
+    return rows
 
 
 def _beside(hands: Sequence[Hand], size: CardSize) -> list[Line]:

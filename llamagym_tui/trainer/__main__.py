@@ -123,7 +123,7 @@ def map_to_come(config: RunConfig) -> list[Event]:
     The session lays it out again, and says what is wrong with it; code of a user's own is run there alone.
     """
     from llamagym_tui.setup.catalog import agent_of, code_of, made
-    from llamagym_tui.setup.map_layout import lay_out
+    from llamagym_tui.trainer.map_layout import lay_out
 
     try:
         agent = None if code_of(config.agent) else made(agent_of(config))

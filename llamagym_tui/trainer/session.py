@@ -487,7 +487,7 @@ class Session(SessionBase):
         if self.learner.use_prompt(prompt):
             self.opponent_begins_anew()
             self.restart()
-        self._map_policy(at_once=self.policy_map.is_cheap)
+        self._map_policy(at_once=self.policy_map.reads_fast)
 
     def _warm_start(self, data: TrainingData, episodes: int = 0) -> None:
         """Train on demonstrations, then go on where the run was; evaluate with `episodes` before and after.

@@ -79,7 +79,10 @@ class ConversationView(ScrollView, can_focus=True):
         if entries is self.entries:
             return
         self.entries = entries
-        top = self.rows[self.scroll_offset.y].serial if self.rows else 0
+        at = min(
+            self.scroll_offset.y, len(self.rows) - 1
+        )  # a list that is not displayed has no rows in view
+        top = self.rows[at].serial if self.rows else 0
         self.rows = rows_of(entries, self.rows)
         self._measure()
         if self.following:

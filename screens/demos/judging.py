@@ -65,9 +65,9 @@ class JudgingScreen(Fitted[list[str]]):
     BINDINGS = [
         Binding("y", "judge_right", "Right", tooltip="The choice is right.", id="judge.right"),
         Binding("n", "judge_wrong", "Wrong", tooltip="The choice is wrong.", id="judge.wrong"),
-        Binding("u", "undo", "Undo", tooltip="Undo the last judgement.", id="judge.undo"),
+        Binding("backspace", "undo", "Undo", tooltip="Undo the last judgement.", id="judge.undo"),
         Binding(
-            "s",
+            "ctrl+s",
             "stop",
             "Stop",
             tooltip="Write sorted.tsv beside the file, and leave.",

@@ -152,7 +152,7 @@ class WarmStartDialog(OfRun, Dialog[None]):
     BINDING_GROUP_TITLE = "Warm start"
     BINDINGS = [
         Binding(
-            "c",
+            "x",
             "cancel",
             "Cancel",
             tooltip="End the training, keep its weights.",

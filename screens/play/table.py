@@ -10,25 +10,30 @@ from msgspec.structs import replace
 from textual import work
 from textual.binding import Binding
 from textual.content import Content
-from textual.widgets import Static
 
 from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.demos.files import DemoWriter
 from llamagym_tui.demos.human_game import MATCH, HumanGame, MatchAgainstModel
 from llamagym_tui.errors import LlamaGymError, UsageError
 from llamagym_tui.game.choices import OfferedAction
-from llamagym_tui.game.large_drawing import large_drawing
 from llamagym_tui.protocol.commands import ProbeActions
 from llamagym_tui.protocol.events import ConversationProbed, EpisodeCorrected
 from llamagym_tui.protocol.literal import one_line
+from llamagym_tui.screens.conversation.turns import return_text
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.play.choosing import KEY, ChoosingScreen, choices_row
+from llamagym_tui.screens.play.choosing import (
+    KEY,
+    Board,
+    ChoosingScreen,
+    choices_row,
+    would_do,
+)
 from llamagym_tui.screens.play.classroom import Classroom, ahead_of
 from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 from llamagym_tui.screens.widgets.frame import HELP_KEY, CommandAsked
 from llamagym_tui.screens.widgets.key_bar import key_of
-from llamagym_tui.screens.widgets.look import ASIDE, drawing_content, heading
-from llamagym_tui.screens.widgets.numbers import number
+from llamagym_tui.screens.widgets.look import ASIDE, heading
+from llamagym_tui.screens.widgets.numbers import number, plain
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.prompts import played_by
 from llamagym_tui.state.returns import counted, mean_return, signed
@@ -49,19 +54,36 @@ def likeliest(probed: ConversationProbed) -> str:
     return max(zip(probed.shares, probed.names, strict=True))[1]
 
 
-def score_text(game: HumanGame, state: RunState) -> Content:
-    """This return, the mean so far, and the score against the model."""
-    text = f"return now {number(game.score)}"
-    if (mean := mean_return(game.returns)) is not None:
-        played, total = counted(mean.episodes, "episode"), number(sum(game.returns))
-        text += f" · {played}, sum {total}, mean {number(mean.mean, 3)}"
+def outcome(game: HumanGame) -> tuple[str, str]:
+    """What came of the episode, and the style of these words."""
+    text, style = return_text(game.score)
+    if not game.is_won_or_lost:
+        return f"return {text}", style
+    if not game.score:
+        return "draw", style
+    return f"{'won' if game.score > 0 else 'lost'} {number(game.score)}", style
+
+
+def score_text(game: HumanGame, state: RunState) -> str:
+    """The person's score, and the model's."""
+    returns = game.returns
     if game.match is not None:
-        text += f"\n{match_text(game.match, state)}"
-    elif game.against_model:
-        won, lost = (sum(sign * each > 0 for each in game.returns) for sign in (1, -1))
-        drawn = len(game.returns) - won - lost
-        text += f"\nyou against the model: {won} won, {drawn} drawn, {lost} lost"
-    return Content.styled(text, ASIDE)
+        return match_text(game.match, state)
+    if game.is_won_or_lost:
+        won, lost = (sum(sign * each > 0 for each in returns) for sign in (1, -1))
+        yours = f"{won} won, {lost} lost, {len(returns) - won - lost} drawn"
+        if game.against_model:
+            return f"you against the model: {yours}"
+        yours += f", {number(sum(returns))} in all"
+    else:
+        mean = mean_return(returns)
+        yours = counted(len(returns), "episode")
+        yours += f", mean {number(mean.mean, 3)}" if mean is not None else ""
+    its = state.mapped.value if state.mapped is not None else None
+    if its is None and state.recent_mean is not None:
+        its = state.recent_mean.mean
+    model = "" if its is None else f"   ·   model  {plain(its)} {one_line(state.return_unit)}"
+    return f"you  {yours}{model}"
 
 
 def match_text(match: MatchAgainstModel, state: RunState) -> str:
@@ -92,8 +114,6 @@ def saved_text(game: HumanGame, fault: str) -> Content:
     return Content.styled(one_line(text), "$text-error" if fault or writer.fault else ASIDE)
 
 
-ROOM = (60, 4)
-"""Columns and rows for cards."""
 MAKING = "making the environment …"
 
 
@@ -126,6 +146,10 @@ class HumanTableScreen(ChoosingScreen):
         self._title = title
         self._fault = ""
         self._opened = False
+        self._answers: dict[int, ConversationProbed | None] = {}
+        """What the model would do in each turn of this episode, by its ticket; None: it was asked."""
+        self._taken: tuple[int, str] | None = None
+        """The ticket of the person's last turn, and the action."""
 
     def on_mount(self) -> None:
         self._open()
@@ -133,6 +157,8 @@ class HumanTableScreen(ChoosingScreen):
     def show(self, state: RunState) -> None:
         """Take in another state of the run, which may hold the policy's answer."""
         self._state = state
+        if state.probed is not None and state.probed.ticket in self._answers:
+            self._answers[state.probed.ticket] = state.probed
         self._let_model_act()
         self.draw()
 
@@ -165,15 +191,20 @@ class HumanTableScreen(ChoosingScreen):
     def action_choose(self, index: int) -> None:
         if not self._opened or index >= len(self.choices):
             return
+        chosen = self.choices[index]
+        self._taken = (question(self._game).ticket, chosen.name)
         with self._showing_faults():
-            if self._game.act(self.choices[index].action):
+            if self._game.act(chosen.action):
                 self._save()
         self._let_model_act()
 
     def _let_model_act(self) -> None:
         """Where the model is to move, ask for its move; once that is there, make the likeliest."""
         game, state = self._game, self._state
-        if not (self._opened and game.awaits_model):
+        if not self._opened:
+            return
+        if not game.awaits_model:
+            self._ask_what_it_would_do()
             return
         asked, answer = question(game), state.probed
         if answer is not None and answer.ticket == asked.ticket:
@@ -183,8 +214,20 @@ class HumanTableScreen(ChoosingScreen):
         elif state.run is not None:
             self.post_message(CommandAsked(asked))
 
+    def _ask_what_it_would_do(self) -> None:
+        """Ask for the model's probabilities in the person's turn, which are shown once that is over."""
+        state = self._state
+        if self._game.over or not state.live or state.run is None:
+            return
+        asked = question(self._game)
+        if asked.ticket not in self._answers:
+            self._answers[asked.ticket] = None
+            self.post_message(CommandAsked(asked))
+
     def action_next(self) -> None:
         if self._opened and self._game.over:
+            self._taken = None
+            self._answers = {}
             with self._showing_faults():
                 self._game.deal()
             self._let_model_act()
@@ -214,14 +257,30 @@ class HumanTableScreen(ChoosingScreen):
         table = self.query_one(ConversationView)
         table.placeholder = "This environment cannot be played." if self._fault else MAKING
         table.show(game.transcript.entries)
-        drawing = self.query_one("#play-drawing", Static)
-        drawing.display = bool(game.drawing.text)
-        drawing.update(drawing_content(self.app, *large_drawing(*game.drawing, *ROOM)))
+        board = self.query_one(Board)
+        board.show(game.drawing, game.seen or table.placeholder, self.choices)
         header = heading("YOU PLAY", one_line(self._title), f" · {self.ABOUT}")
-        notes = [score_text(game, self._state), saved_text(game, self._fault)]
-        self.draw_play(header, *self._actions(), notes)
+        notes = [Content.styled(score_text(game, self._state), "bold")]
+        if self.is_told or self._fault or game.writer.fault:
+            notes.append(saved_text(game, self._fault))
+        actions, now = self._actions(has_chips=not board.has_all_keys)
+        self.draw_play(header, self._result(), actions, now, notes)
 
-    def _actions(self) -> tuple[Content, str]:
+    def _result(self) -> Content:
+        """The person's last action, what it earned at the end, and what the model would have done."""
+        if self._taken is None:
+            return Content("")
+        ticket, name = self._taken
+        you = Content.assemble(("you ", ASIDE), (one_line(name), "bold"))
+        if self._game.over:
+            words, style = outcome(self._game)
+            you += Content.assemble("   ", (words, style))
+        answer = self._answers.get(ticket)
+        if answer is None or not answer.names:
+            return you
+        return you + "\n" + would_do(answer.names, answer.shares)
+
+    def _actions(self, *, has_chips: bool) -> tuple[Content, str]:
         """The actions on their keys, and a line on what a key does now."""
         game = self._game
         if not self._opened:
@@ -231,10 +290,11 @@ class HumanTableScreen(ChoosingScreen):
             now = "requested" if is_there else "there is no trainer, or its model is still loading"
             return Content("The model is to move."), now
         if not game.over:
-            return choices_row(game.choices), self.how_to_choose
-        result = f"The episode is over: return {number(game.score)}.  " if game.returns else ""
+            if has_chips:
+                return choices_row(game.choices, self.app.size.width - 2), self.how_to_choose
+            return Content("Click a field, or type its number."), self.how_to_choose
         key = key_of(self.app, "table.next", "enter")
-        return Content.assemble((result, "bold"), (f" {key} ", KEY), f" {self.next_words}"), ""
+        return Content.assemble((f" {key} ", KEY), f" {self.next_words}"), ""
 
 
 class SeatScreen(HumanTableScreen):

@@ -1,21 +1,23 @@
 """The wheel: a person acts in the watched environment in the agent's place."""
 
 from collections.abc import Sequence
-from textwrap import shorten
 
 from textual.binding import Binding
 from textual.content import Content
 
 from llamagym_tui.game.choices import OfferedAction
+from llamagym_tui.game.drawing import StateDrawing
 from llamagym_tui.protocol.commands import Act, LetGo, Resume
 from llamagym_tui.protocol.literal import one_line
+from llamagym_tui.screens.conversation.turns import return_text
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.play.choosing import ChoosingScreen, choices_row
+from llamagym_tui.screens.play.choosing import Board, ChoosingScreen, choices_row, would_do
 from llamagym_tui.screens.widgets.frame import HELP_KEY, CommandAsked
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.look import ASIDE, heading
 from llamagym_tui.screens.widgets.run_header import PHASES
 from llamagym_tui.state.run import RunState
+from llamagym_tui.state.transcript import Notice
 
 
 class WheelScreen(ChoosingScreen):
@@ -50,10 +52,23 @@ class WheelScreen(ChoosingScreen):
             return
         self.query_one(ConversationView).show(state.transcript.entries)
         acted = state.pending.of(Act)
-        actions = choices_row(self.choices, acted.action if acted else None)
+        actions = choices_row(
+            self.choices, self.app.size.width - 2, acted.action if acted else None
+        )
         if not state.is_persons_turn:
             actions = actions.stylize(ASIDE)
-        self.draw_play(header(state), actions, self._what_now(), [agent_text(state)])
+        drawn = state.view.drawn
+        drawing = StateDrawing("")
+        if drawn is not None:
+            drawing = StateDrawing(drawn.text, tuple(drawn.grounds))
+        board = self.query_one(Board)
+        board.show(drawing, state.view.seen, self.choices if state.is_persons_turn else ())
+        notes = [agent_text(state)]
+        if (notice := newest_notice(state)) is not None:
+            notes.append(Content.styled(one_line(notice.text), "italic $text-accent"))
+        if board.has_all_keys:
+            actions = Content("Click a field, or type its number.")
+        self.draw_play(header(state), came_of_it(state), actions, self._what_now(), notes)
 
     @property
     def choices(self) -> Sequence[OfferedAction]:
@@ -116,8 +131,30 @@ def agent_text(state: RunState) -> Content:
         if state.phase == "rolling_out" and state.wheel is not None:
             doing = "The other environments of the batch are playing"
         return Content.styled(f"{doing} …", ASIDE)
-    reply = shorten(one_line(awaited.reply), 240, placeholder=" …") or "(nothing)"
     drawn = one_line(awaited.action_name) or "no action: the environment would get the fallback"
     return Content.assemble(
-        ("The model chose ", ASIDE), (drawn, "bold"), (f"; its reply: {reply}", ASIDE)
+        ("The model chose ", ASIDE), (drawn, "bold"), (" in your place.", ASIDE)
     )
+
+
+def newest_notice(state: RunState) -> Notice | None:
+    """The last thing that happened, if it is a notice."""
+    entries = state.transcript.entries
+    fact = entries[-1].fact if entries else None
+    return fact if isinstance(fact, Notice) else None
+
+
+def came_of_it(state: RunState) -> Content:
+    """The person's last action, what its episode earned if that was the end, and what the model would do now."""
+    acted, finished, probed = state.view.acted, state.view.finished, state.view.probed
+    lines = []
+    if acted is not None and acted.how == "human":
+        line = Content.assemble(("you ", ASIDE), (one_line(acted.action_name), "bold"))
+        if finished is not None and finished.episode == acted.episode:
+            line += Content.assemble("   return ", return_text(finished.episode_return))
+        lines.append(line)
+    awaited = state.awaited
+    now = (awaited.episode, awaited.turn) if awaited is not None else None
+    if probed is not None and (probed.episode, probed.turn) == now:
+        lines.append(would_do(probed.names, probed.shares))
+    return Content("\n").join(lines)

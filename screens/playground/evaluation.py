@@ -12,7 +12,7 @@ from textual.widgets import Input, Static
 from llamagym_tui.protocol.commands import CancelEvaluation, ComparePrompts, Evaluate
 from llamagym_tui.protocol.events import EvaluationFinished
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.screens.policy_map.mapped_policy import compared_maps
+from llamagym_tui.screens.policy_map.compared import compared_maps
 from llamagym_tui.screens.widgets.dialogs import Dialog
 from llamagym_tui.screens.widgets.fields import OneLineInput
 from llamagym_tui.screens.widgets.frame import CommandAsked, OfRun
@@ -24,6 +24,8 @@ from llamagym_tui.state.returns import MeanReturn, evaluated_return, margin, wit
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.texts import prompts_text
 
+LEAST_ROOM = 60
+"""Columns for results before the first layout."""
 MOST_EPISODES = 1_000_000
 WAY = 32
 """Cells from the worst baseline to the best."""
@@ -51,7 +53,7 @@ class EvaluationDialog(OfRun, Dialog[None]):
             "escape", "dismiss", "Close", tooltip="Back; an evaluation under way is not cancelled."
         ),
         Binding(
-            "e",
+            "x",
             "cancel",
             "Cancel it",
             tooltip="End it without a result.",
@@ -71,10 +73,24 @@ class EvaluationDialog(OfRun, Dialog[None]):
     def show(self, state: RunState) -> None:
         self._state = state
         self.query_one("#evaluation-status", Static).update(self._status())
-        results = [*comparison_lines(state)]
+        results = self._comparison_lines()
         results += [evaluation_line(found, state) for found in reversed(state.evaluations)]
         self.query_one("#evaluation-results", Static).update(Content("\n").join(results))
         self.refresh_bindings()
+
+    def _comparison_lines(self) -> list[Content]:
+        """The last comparison of two prompts on the same seeds: a sentence, both means, and both maps."""
+        state = self._state
+        if (found := state.comparison) is None:
+            return []
+        room = self.query_one(VerticalScroll).scrollable_content_region.width
+        return [
+            Content.styled(prompts_text(found, state.prompts, state.run), "bold"),
+            Content("A  ") + evaluation_line(found.a, state),
+            Content("B  ") + evaluation_line(found.b, state),
+            *compared_maps(self.app, state.map_layout, found.maps, room or LEAST_ROOM),
+            Content(),
+        ]
 
     @on(Input.Changed, "#episodes")
     def judge_at_once(self) -> None:
@@ -88,7 +104,7 @@ class EvaluationDialog(OfRun, Dialog[None]):
     def _status(self) -> Content:
         state = self._state
         if state.phase == "evaluating":
-            cancel = key_of(self.app, "evaluation.cancel", "e")
+            cancel = key_of(self.app, "evaluation.cancel", "x")
             text = f"playing: {one_line(state.detail)} · {cancel} cancels"
             return Content.styled(text, "bold $primary")
         if state.pending.of(Evaluate, ComparePrompts) is not None:
@@ -166,16 +182,3 @@ def interval_bar(mean: MeanReturn, known: Mapping[str, float]) -> Content:
         ("●", "bold $primary"),
         (f"{way[at + 1 :]} {plain(best)} {names[0]}", ASIDE),
     )
-
-
-def comparison_lines(state: RunState) -> list[Content]:
-    """The last comparison of two prompts on the same seeds: a sentence, both means, and both maps."""
-    if (found := state.comparison) is None:
-        return []
-    return [
-        Content.styled(prompts_text(found, state.prompts, state.run), "bold"),
-        Content("A  ") + evaluation_line(found.a, state),
-        Content("B  ") + evaluation_line(found.b, state),
-        *map(Content, compared_maps(state.map_layout, found.maps)),
-        Content(),
-    ]

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -68,20 +68,20 @@ class MappedPolicy:
 
     @cached_property
     def count(self) -> Count:
-        plays_best = [cell.plays_best for cell in self._states]
+        plays_best = [cell.plays_best for cell in self.states.values()]
         agreeing = plays_best.count(True)
         return Count(agreeing, agreeing + plays_best.count(False))
 
     @cached_property
     def choices(self) -> Counter[int]:
         """The number of states in which each action is the most probable."""
-        choices = (cell.choice for cell in self._states)
+        choices = (cell.choice for cell in self.states.values())
         return Counter(choice for choice in choices if choice is not None)
 
     @property
-    def _states(self) -> Iterable[MappedCell]:
-        """A cell for each state."""
-        return {cell.cell.words: cell for cell in self.cells.values()}.values()
+    def states(self) -> dict[str, MappedCell]:
+        """A cell of each state, by its words, in the order in which they are evaluated."""
+        return {cell.cell.words: cell for cell in self.cells.values() if cell.cell.is_state}
 
     @property
     def words(self) -> str:
@@ -117,18 +117,6 @@ def changed_choices(before: MappedPolicy, after: MappedPolicy) -> frozenset[Spot
         for spot, cell in after.cells.items()
         if cell.is_chosen and before.cells[spot].choice not in (None, cell.choice)
     )
-
-
-def compared_maps(layout: PolicyMapLaidOut | None, maps: Sequence[PolicyMapped]) -> Iterator[str]:
-    """The play of A and B over the states of the map, and the number in which they differ."""
-    if layout is None or len(maps) != 2:
-        return
-    both = [MappedPolicy(layout, each) for each in maps]
-    for name, policy in zip("AB", both, strict=True):
-        if policy.words:
-            yield f"{name}  {policy.words}"
-    differing = len(changed_choices(*both))
-    yield f"B prefers another action in {differing:,} of {len(maps[0].shares):,} states"
 
 
 def _finite(shares: Sequence[float]) -> tuple[float, ...]:

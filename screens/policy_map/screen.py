@@ -169,10 +169,7 @@ class PolicyGrid(ScrollView, can_focus=True):
             self.point(Spot(*spot))
 
     def _style_of(self, spot: Spot, cell: MappedCell, warmth: float | None) -> Style:
-        if cell.cell.ground:
-            style = ground_style(self.app, cell.cell.ground)
-        else:
-            style = scale_style(self.app, warmth)
+        style = cell_style(self.app, cell, warmth)
         if spot in self._changed:
             style = brighter(style) + Style(underline=True)
         if spot == self.cursor:
@@ -190,6 +187,13 @@ class PolicyGrid(ScrollView, can_focus=True):
                 style += Style.from_meta({"spot": piece.spot})
             segments.append(Segment(piece.text, style.rich_style))
         return Strip(segments).crop_extend(scroll_x, scroll_x + self.size.width, self.rich_style)
+
+
+def cell_style(app: App[object], cell: MappedCell, warmth: float | None) -> Style:
+    """The colours of a landmark by its ground, or of a state by its place on the scale."""
+    if cell.cell.ground:
+        return ground_style(app, cell.cell.ground)
+    return scale_style(app, warmth)
 
 
 def scale_style(app: App[object], warmth: float | None) -> Style:

@@ -23,10 +23,6 @@ NO = "n esc"
 """Keys of a no in the bottom row."""
 
 
-SHORT = 400
-"""Most characters of a question that is laid out narrowly."""
-
-
 class Dialog(ModalScreen[ScreenResultType]):
     """A frame with a title over a screen, and the row of keys."""
 
@@ -74,9 +70,9 @@ class ConfirmDialog(Dialog[bool]):
             each if isinstance(each, Content) else Content(one_line(each))
             for each in self._questions
         ]
-        text = Content("\n\n").join([*texts, self._answers])
-        self.set_class(len(text) <= SHORT, "-short")
-        yield Static(text, markup=False)
+        is_prose = all(isinstance(each, str) for each in self._questions)
+        self.set_class(is_prose, "-prose")
+        yield Static(Content("\n\n").join([*texts, self._answers]), markup=False)
 
     def ask(self, app: App[None], then: Callable[[], object]) -> None:
         def answered(yes: bool | None) -> None:

@@ -14,7 +14,7 @@ from llamagym_tui.game.drawing import drawn
 from llamagym_tui.game.environment import make_env
 from llamagym_tui.game.observed import action_named, called, observed
 from llamagym_tui.setup import catalog
-from llamagym_tui.setup.map_layout import lay_out
+from llamagym_tui.trainer.map_layout import lay_out
 
 AGENTS = {name: agent for name, agent in catalog.built_in().items() if not catalog.missing(agent)}
 AGENTS["CartPole-v1"] = catalog.find_agent("CartPole-v1")

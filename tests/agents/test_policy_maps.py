@@ -7,7 +7,7 @@ import pytest
 from benchmarks.exact_blackjack import CARDS, STATES, draw, optimal_policy
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.game.pictures import Panel, PolicyMap
-from llamagym_tui.setup.map_layout import lay_out
+from llamagym_tui.trainer.map_layout import lay_out
 
 
 def test_blackjacks_map_has_every_hand_that_can_be_met_once() -> None:

@@ -10,7 +10,7 @@ from llamagym_tui.agent import Agent
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
 from llamagym_tui.protocol.events import AnyEvent, PolicyMapLaidOut, PolicyMapped, RunStarted
-from llamagym_tui.setup.map_layout import lay_out
+from llamagym_tui.trainer.map_layout import lay_out
 from tests import fakes
 from tests.fakes import STATS, UpdateFinished
 

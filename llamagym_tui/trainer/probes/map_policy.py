@@ -21,7 +21,7 @@ from llamagym_tui.game.observed import names_by_turn
 from llamagym_tui.game.pictures import Landmark, PolicyMap
 from llamagym_tui.protocol.events import Event, PolicyMapLaidOut, PolicyMapped, WarningRaised
 from llamagym_tui.settings import GenerationConfig
-from llamagym_tui.setup.map_layout import lay_out, state_texts
+from llamagym_tui.trainer.map_layout import lay_out, state_texts
 
 FIRST_S = 60.0
 """Seconds under a prompt in which each update is mapped."""
@@ -86,6 +86,8 @@ class PolicyMapper:
         """The end of the first minute under these conditions, by the clock."""
         self.is_cheap = False
         """The last map took no time that anybody noticed."""
+        self.reads_fast = False
+        """Nor did the last first one under a prompt, for which the model reads new prompts."""
 
     def lay_out(self) -> None:
         """Emit the layout; nothing, if the agent has no map."""
@@ -179,6 +181,8 @@ class PolicyMapper:
             self._next_at = now + took_s * (1 / share - 1)
         if is_whole:
             self.is_cheap = self._took_s <= CHEAP_S
+            if is_first:
+                self.reads_fast = self.is_cheap
             if not is_early:
                 self._next_at = max(self._next_at, now + REST_S)
             self._version = self._begun_by

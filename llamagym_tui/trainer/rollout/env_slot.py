@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from llamagym_tui.game.actions import ActionReading
     from llamagym_tui.game.agent_base import AgentBase
     from llamagym_tui.trainer.rollout.failures import Notices
-    from llamagym_tui.trainer.rollout.spectator import Spectator
+    from llamagym_tui.trainer.rollout.spectator import Spectator, Wheel
 
 
 class Owner(Protocol):
@@ -32,6 +32,7 @@ class Owner(Protocol):
     agent: AgentBase
     policy: Policy
     spectator: Spectator
+    wheel: Wheel
     notices: Notices
     emit: Callable[[events.Event], None]
     is_drawing: bool
@@ -310,7 +311,12 @@ class EnvSlot:
             return
         state = self.game.outcome
         found = drawn(
-            self.rollout.agent, self.game.env, state.observation, state.info, is_over=state.is_over
+            self.rollout.agent,
+            self.game.env,
+            state.observation,
+            state.info,
+            is_over=state.is_over,
+            player="you" if self.rollout.wheel.env == self.index else "model",
         )
         if found.text:
             self.rollout.emit(

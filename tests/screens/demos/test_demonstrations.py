@@ -142,7 +142,7 @@ async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeAp
         await sees(pilot, "A warm start is under way")
         await pilot.press("f")
         await sees(pilot, " 2 of 4")
-        await pilot.press("c", "c")
+        await pilot.press("x", "x")
         assert client.sent[1:] == [CancelWarmStart()]
         client.emit(
             WarmStartFinished(

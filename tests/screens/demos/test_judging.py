@@ -55,7 +55,7 @@ def app(tmp_path: Path) -> SortingApp:
 
 
 async def judge_some(pilot: Pilot[None]) -> None:
-    await pilot.press("n", "2", "3", "u", "3", "y")
+    await pilot.press("n", "2", "3", "backspace", "3", "y")
 
 
 async def test_judgements_are_on_disk_and_the_file_is_sorted(
@@ -66,7 +66,7 @@ async def test_judgements_are_on_disk_and_the_file_is_sorted(
         found, _ = read_judgements(judgements_path(tmp_path / "things.txt"), ITEMS, ACTIONS)
         assert [each.item for each in found] == ITEMS[:4]
         assert [each.label for each in found][:3] == [None, "later", "bin"]
-        await pilot.press("s")
+        await pilot.press("ctrl+s")
     table = tmp_path / "sorted.tsv"
     sft = tmp_path / "things.sft.jsonl"
     assert app.outcome == [f"Written: {table}", f"Written: {sft}"]
@@ -81,7 +81,7 @@ async def test_who_leaves_early_has_what_was_read_and_hears_how_much_is_missing(
 ) -> None:
     app = sorting_app(tmp_path, reads_all=False)
     async with app.run_test(size=WIDE) as pilot:
-        await pilot.press("2", "s", "y")
+        await pilot.press("2", "ctrl+s", "y")
     rows = (tmp_path / "sorted.tsv").read_text("utf-8").splitlines()
     assert len(rows) == 1 + BATCH
     assert all(row.split("\t")[1] in ACTIONS for row in rows[1:])

@@ -48,9 +48,9 @@ def record_some() -> None:
 def test_human_table(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await pilot.press("h")
-        await sees(pilot, "Your total:")
+        await sees(pilot, "s  stick")
         await pilot.press("s")
-        await sees(pilot, "chosen by you")
+        await sees(pilot, "you stick   won +1")
         await pilot.press("enter")
         await sees(pilot, "a key takes its action at once")
 

@@ -35,7 +35,7 @@ async def test_a_seat_plays_the_models_episodes_and_nothing_takes_one_back(tmp_p
         await sees(pilot, "against the model: 0 of 20 episodes played")
         assert "seat 2" in shown(pilot)
         await play_one(pilot, app)
-        await pilot.press("escape")
+        await pilot.press("escape", "tab")
         await sees(pilot, "1 episode saved to")
         assert isinstance(app.screen, SeatScreen)
         await pilot.press("Y")
@@ -43,8 +43,9 @@ async def test_a_seat_plays_the_models_episodes_and_nothing_takes_one_back(tmp_p
         app.theme = "nord"
         await pilot.pause()
         assert user_files.REFUSED in notices(app)[-1]
-        await pilot.press("enter")
+        await pilot.press("enter", "tab")
         await play_one(pilot, app)
+        await pilot.press("tab")
         await sees(pilot, "2 episodes saved to")
     demos = demo_files.read(room.seat_path(2))
     assert [demo.seed for demo in demos] == [episode_seed(SEED, number) for number in (0, 1)]
@@ -58,7 +59,7 @@ async def test_whoever_comes_back_plays_the_rest_and_then_sees_the_class(tmp_pat
     play(room, 2, [0.0] * (MATCH - 1))
     app = SeatApp(room, 2)
     async with app.run_test(size=SIZE) as pilot:
-        await sees(pilot, "episode 19")
+        await sees(pilot, "19 of 20 episodes played")
         await play_one(pilot, app)
         await sees(pilot, "You earn")
         await sees(pilot, "the class and the model")

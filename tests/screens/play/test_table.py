@@ -3,53 +3,61 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.demos import files as demo_files
-from llamagym_tui.screens.play.table import HumanTableScreen
+from llamagym_tui.protocol.commands import AnyCommand, ProbeActions
+from llamagym_tui.protocol.events import AnyEvent, ConversationProbed
+from llamagym_tui.screens.play.choosing import Board
+from llamagym_tui.screens.play.table import HumanTableScreen, outcome
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.dialogs import QuitDialog
 from llamagym_tui.settings import RunConfig
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.steps import reaches, sees, shown, stands_still, until
+from tests.screens.play.test_match import MovesFirst
+from tests.screens.steps import reaches, rolling_out, sees, shown, stands_still, until
 
 SIZE = (80, 24)
 
 
 async def play_one(pilot, app: LlamaGymApp) -> None:
     """Stick, whatever the cards are."""
-    await sees(pilot, "Your total:")
+    await sees(pilot, "s  stick")
     await pilot.press("s")
-    await sees(pilot, "The episode is over")
+    await sees(pilot, "you stick")
 
 
 async def test_the_table_opens_while_the_model_loads_and_saves_what_is_played(make_app: MakeApp):
     client = fakes.FakeClient(list(fakes.opening_events())[:2])
     app = make_app(client)
     async with app.run_test(size=SIZE) as pilot:
-        await sees(pilot, "loading the model")
+        await sees(pilot, "▸ model")
         await pilot.press("h")
         await reaches(pilot, HumanTableScreen)
         await play_one(pilot, app)
+        told = ("{", "You are playing", "demos/blackjack.jsonl")
+        assert not any(words in shown(pilot) for words in told), "a person needs none of it"
+        await pilot.press("tab")
+        await sees(pilot, 'you     {"action": 0}')
         screen = shown(pilot)
         assert "system  You are playing Blackjack." in screen
-        assert 'you     {"action": 0}' in screen
         assert "action  stick · chosen by you" in screen
         path = demo_files.default_path("blackjack")
         await until(pilot, path.exists)
         await sees(pilot, "1 episode saved to")
-        await pilot.press("enter")
-        await sees(pilot, "episode 1")
+        await pilot.press("enter", "tab")
         await sees(pilot, " s  stick    h  hit")
         await pilot.press("escape")
         await reaches(pilot, PlaygroundScreen)
         await pilot.press("h")
-        await sees(pilot, "1 episode, sum")
-        await sees(pilot, "system  You are playing Blackjack.")
+        await sees(pilot, "dealer ")
         await stands_still(pilot)
-        await pilot.click("#play-choices", offset=(5, 1))
-        await sees(pilot, "The episode is over")
+        line = next(line for line in shown(pilot).split("\n") if "s  stick" in line)
+        await pilot.click("#play-choices", offset=(line.index("stick"), 0))
+        await sees(pilot, "you stick")
+        await pilot.press("tab")
         await sees(pilot, "2 episodes saved to")
         await pilot.press("escape")
     demo, _ = demo_files.read(path)
@@ -59,6 +67,57 @@ async def test_the_table_opens_while_the_model_loads_and_saves_what_is_played(ma
         1,
         "2026-01-02T12:00:00Z",
     )
+
+
+class Sticks(fakes.FakeClient):
+    """The model would stick in nine of ten hands."""
+
+    def _answer(self, command: AnyCommand) -> AnyEvent | None:
+        if not isinstance(command, ProbeActions):
+            return super()._answer(command)
+        shares = [0.9, 0.1]
+        return ConversationProbed(ticket=command.ticket, names=["stick", "hit"], shares=shares)
+
+
+async def test_after_a_move_the_table_says_what_it_came_to_and_what_the_model_would_do(
+    make_app: MakeApp,
+):
+    app = make_app(Sticks())
+    async with rolling_out(app, SIZE) as pilot:
+        await pilot.press("h")
+        await sees(pilot, "you  0 won, 0 lost, 0 drawn")
+        assert "the model   " not in shown(pilot), "it would tell how to move"
+        await pilot.press("s")
+        # The cards of seed 1: 20 against the dealer's 26.
+        await sees(pilot, "you stick   won +1")
+        await sees(pilot, "the model   stick █████████   90%   hit █           10%")
+        await sees(pilot, "you  1 won, 0 lost, 0 drawn, +1 in all")
+        await sees(pilot, "dealer 26, bust")
+
+
+def test_an_episode_is_won_lost_or_a_draw_only_where_its_return_says_so() -> None:
+    def ended(reward: float, *, is_won_or_lost: bool) -> str:
+        game = SimpleNamespace(score=reward, is_won_or_lost=is_won_or_lost)
+        return outcome(game)[0]  # type: ignore[arg-type]
+
+    found = [ended(reward, is_won_or_lost=True) for reward in (1.5, -1.0, 0.0)]
+    assert found == ["won +1.500", "lost −1", "draw"]
+    assert ended(0.0, is_won_or_lost=False) == "return ■ 0"
+
+
+async def test_a_click_on_a_field_of_the_board_takes_it(make_app: MakeApp):
+    app = make_app(MovesFirst(), agent="tic_tac_toe")
+    async with rolling_out(app, SIZE) as pilot:
+        await pilot.press("h")
+        await sees(pilot, "Click a field, or type its number.")
+        board = app.screen.query_one(Board)
+        lines = shown(pilot).split("\n")
+        free = app.screen.choices[-1].key  # type: ignore[attr-defined]
+        y, line = next((y, line) for y, line in enumerate(lines) if f"   {free}   " in line)
+        # The field is three lines high and seven columns wide; its key stands in its middle.
+        x = line.index(f"   {free}   ")
+        await pilot.click(Board, offset=(x - board.region.x, y + 1 - board.region.y))
+        await until(pilot, lambda: "you bottom" in shown(pilot) or "you middle" in shown(pilot))
 
 
 async def test_a_full_disk_loses_no_episode(make_app: MakeApp):
@@ -72,11 +131,12 @@ async def test_a_full_disk_loses_no_episode(make_app: MakeApp):
         await sees(pilot, "1 not saved; the next episode tries again")
         await pilot.press("escape", "q")
         await reaches(pilot, QuitDialog)
-        assert "would be lost" in " ".join(shown(pilot).split())
+        await until(pilot, lambda: "are not on disk and would be" in shown(pilot))
         await pilot.press("n", "h")
         folder.unlink()
         await pilot.press("enter")
         await play_one(pilot, app)
+        await pilot.press("tab")
         await sees(pilot, "2 episodes saved to")
     assert len(demo_files.read(demo_files.default_path("blackjack"))) == 2
 
@@ -115,6 +175,6 @@ async def test_arrow_keys_walk_on_a_grid(tmp_path: Path):
         await pilot.press("h")
         await sees(pilot, "a key takes its action at once, arrow keys too")
         await pilot.press("down")
-        await sees(pilot, "  down ")
+        await sees(pilot, "you down")
         await pilot.press("up")
-        await sees(pilot, "  up ")
+        await sees(pilot, "you up")

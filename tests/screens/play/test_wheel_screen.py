@@ -105,7 +105,9 @@ async def test_w_hands_over_the_wheel_and_a_key_takes_its_action_at_once(make_ap
     async with make_app(client).run_test(size=SIZE) as pilot:
         await take(pilot)
         assert "YOU HAVE THE WHEEL  your turn · episode 7, turn 1" in shown(pilot)
-        assert f"The model chose hit; its reply: {HIT}" in shown(pilot)
+        assert "The model chose hit in your place." in shown(pilot)
+        assert HIT not in shown(pilot)
+        assert "Your total: 17." in shown(pilot)
         client.silent = (Act,)
         await pilot.press("h")
         client.emit(WarningRaised(message="That turn is already over.", refused="wheel"))
@@ -114,11 +116,10 @@ async def test_w_hands_over_the_wheel_and_a_key_takes_its_action_at_once(make_ap
         await pilot.press("s")
         await sees(pilot, "episode 8, turn 1")
         assert client.sent[-1] == Act(episode=7, turn=0, action=0)
-        for text in (
-            "stick by you",
-            "left out of the mean",
-        ):
-            assert text in shown(pilot)
+        await sees(pilot, "you stick   return ▲ +1")
+        await pilot.press("tab")
+        await sees(pilot, "stick by you")
+        assert "left out of the mean" in shown(pilot)
 
 
 async def test_actions_keys_mean_actions_and_nothing_else(make_app: MakeApp):
@@ -140,7 +141,7 @@ async def test_before_the_trainer_has_confirmed_nothing_is_the_persons(make_app:
         await sees(pilot, "WHEEL REQUESTED")
         await pilot.press("h")
         client.emit(PhaseChanged(phase="updating", detail="epoch 1 of 4"))
-        await sees(pilot, "updating epoch 1 of 4")
+        await sees(pilot, "learning epoch 1 of 4")
         client.emit(WarningRaised(message="Its actions are no keys.", refused="wheel"))
         await sees(pilot, "Warning: Its actions are no keys.")
         assert not isinstance(pilot.app.screen, WheelScreen)
@@ -177,11 +178,11 @@ async def test_who_does_not_wait_for_the_trainer_finds_the_wheel_again(make_app:
         await take(pilot)
         client.silent = (LetGo,)
         await pilot.press("escape")
-        await sees(pilot, "LETTING GO")
+        await sees(pilot, "LEAVING THE WHEEL")
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(pilot.app.screen, WheelScreen), "the playground")
         await pilot.press("w")
-        await sees(pilot, "LETTING GO")
+        await sees(pilot, "LEAVING THE WHEEL")
         client.emit(WheelLetGo())
         await until(pilot, lambda: not isinstance(pilot.app.screen, WheelScreen), "the playground")
         assert client.sent == [TakeWheel(), LetGo()]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from textual.pilot import Pilot
-from textual.widgets import OptionList, TextArea
+from textual.widgets import OptionList, Static, TextArea
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.app.app import LlamaGymApp
@@ -177,8 +177,10 @@ async def test_two_versions_are_compared_and_the_result_has_their_maps(
         maps = [hitting(11.5, update=1), hitting(12.5, update=1)]
         client.emit(comparison(maps=maps))
         # 12 is hit only by B: hard and soft, against ten cards each.
-        await pilot.press("tab", "end")
-        await sees(pilot, "B prefers another action in 20 of 280 states")
+        results = app.screen.query_one("#evaluation-results", Static)
+        sentence = "B prefers another action in 20 of 280 hands: hit in 20 more than A."
+        await until(pilot, lambda: sentence in str(results.content), sentence)
+        assert "where B differs" in str(results.content)
 
 
 def test_a_replay_that_has_no_evaluation_shows_its_comparison():

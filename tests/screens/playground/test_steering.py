@@ -190,21 +190,21 @@ async def test_e_evaluates_tells_the_progress_and_the_confidence_interval(make_a
         await sees(pilot, "Evaluation: mean return −0.100 ± 0.098 over 400 greedy episodes")
         await pilot.press("e")
         await sees(pilot, "−0.100, 95 % interval −0.198 … −0.002  400 greedy in 2.0 s")
-        await sees(pilot, "−0.047 optimal")
+        await sees(pilot, "−0.047 best")
 
 
-async def test_e_again_cancels_the_evaluation_that_is_under_way(make_app: MakeApp):
+async def test_x_cancels_the_evaluation_that_is_under_way(make_app: MakeApp):
     client = fakes.FakeClient(confirms=False)
     app = make_app(client)
     async with rolling_out(app, SMALL) as pilot:
         await pilot.press("e")
         await reaches(pilot, EvaluationDialog)
-        await pilot.press("e")
+        await pilot.press("x")
         assert client.sent == [], "there is none to cancel"
         await pilot.press("enter")
         client.emit(PhaseChanged(phase="evaluating", detail="128 of 1000 episodes"))
-        await sees(pilot, "playing: 128 of 1000 episodes · e cancels")
-        await pilot.press("e", "e")
+        await sees(pilot, "playing: 128 of 1000 episodes · x cancels")
+        await pilot.press("x", "x")
         wanted = [Evaluate(episodes=1000, greedy=True), CancelEvaluation()]
         await until(pilot, lambda: client.sent == wanted)
         client.emit(

@@ -233,6 +233,19 @@ def test_maps_take_no_more_than_their_share_of_an_hour(monkeypatch: pytest.Monke
     assert 100 < len(table.calls) <= 0.05 * 3540 / 1.5 + 0.1 * 60 / 1.5 + 1
 
 
+def test_a_model_that_reads_slowly_is_told_from_one_whose_maps_are_slow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = Table(monkeypatch, takes_s=3.0)
+    table.policy.narrow = object()  # type: ignore[assignment]
+    table.map()
+    assert (table.mapping.is_cheap, table.mapping.reads_fast) == (False, False)
+    table.takes_s = 0.1
+    table.policy.version += 1
+    assert table.map() == 2, "its prompts are read now, so the next map does not wait"
+    assert (table.mapping.is_cheap, table.mapping.reads_fast) == (True, False)
+
+
 def test_a_command_interrupts_a_map_between_two_pieces_and_what_was_scored_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

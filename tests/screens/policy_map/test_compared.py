@@ -1,0 +1,34 @@
+"""Two maps beside each other: in a sentence, and the states in which they differ."""
+
+from __future__ import annotations
+
+from llamagym_tui.agents.blackjack import BlackjackAgent
+from llamagym_tui.screens.policy_map.compared import difference, where_it_differs
+from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
+from tests.screens.map_events import hitting, layout_of
+
+BLACKJACK = layout_of(BlackjackAgent())
+
+
+def hitting_below(threshold: float) -> MappedPolicy:
+    return MappedPolicy(BLACKJACK, hitting(threshold, update=1))
+
+
+def test_a_sentence_says_which_action_b_prefers_more_often() -> None:
+    # 12 and 11: twelve is hard and soft, eleven only hard; ten cards of the dealer each.
+    fewer, more = hitting_below(10.5), hitting_below(12.5)
+    assert difference(fewer, more) == (
+        "B prefers another action in 30 of 280 hands: hit in 30 more than A."
+    )
+    assert difference(more, fewer) == (
+        "B prefers another action in 30 of 280 hands: stick in 30 more than A."
+    )
+    assert difference(more, more) == "B prefers the same action in all hands."
+
+
+def test_only_what_differs_is_left_of_b() -> None:
+    found = where_it_differs(hitting_below(10.5), hitting_below(12.5))
+    known = [words for words, cell in found.states.items() if cell.shares]
+    assert len(known) == 30
+    assert {words[:15] for words in known} == {"Your total: 12.", "Your total: 11."}
+    assert found.choices == {1: 30}
