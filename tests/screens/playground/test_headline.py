@@ -103,7 +103,7 @@ def test_nothing_is_told_of_an_update_that_changed_no_choice() -> None:
 
 
 def test_a_start_is_told_in_steps() -> None:
-    state = after(Hello(protocol=1), PhaseChanged(phase="loading", detail="▸ model"))
+    state = after(Hello(protocol=1), PhaseChanged(phase="loading", detail="loading the model"))
     assert start_line(state).plain == "✓ libraries   ▸ model   · environments   · first turns"
     other = after(PhaseChanged(phase="loading", detail="starting the trainer again"))
     assert start_line(other).plain == "starting the trainer again"
