@@ -226,8 +226,8 @@ def _half_line(
             cells = [policy.cells.get(spot) for spot in spots]
             filled = [cell is not None and cell.choice == policy.layout.action for cell in cells]
             yield Piece(HALVES[filled[0], filled[1]] * width, Style(), upper.spot)
-        elif below is None:
-            yield Piece("▀" * width, Style(foreground=above), upper.spot)
+        elif above is None:
+            yield Piece("▄" * width, Style(foreground=below), upper.spot)
         else:
             yield Piece("▀" * width, Style(below, above), upper.spot)
 
