@@ -52,7 +52,7 @@ in which games are listed."""
 
 NO_RUNS = (
     "enter on a game: watch a model learn it, Blackjack in about a minute. Lessons are short guided experiments. "
-    "Each run is kept here: replay it, go on with it, compare it with others."
+    "Each run is kept here: replay it, resume it, compare it with others."
 )
 
 
@@ -288,7 +288,7 @@ class HomeScreen(Fitted[None]):
                 ("● " if is_chosen else "  ", "bold $accent"),
                 f"{size_in_words(entry.parameters):>6} ",
                 (f"{where:<7}", "$success" if where == "here" else ASIDE),
-                (entry.name, "bold" if is_chosen else ""),
+                (entry.name.rpartition("/")[2], "bold" if is_chosen else ""),
             )
             options.append(Option(line, id=entry.name))
         models = self.query_one(ModelList)
@@ -336,7 +336,7 @@ def chosen_text(row: RunRow) -> str:
 class BranchDialog(Dialog[RunConfig | None]):
     """A new run from a checkpoint of a past one; dismissed with its settings, or with None."""
 
-    BINDING_GROUP_TITLE = "What if"
+    BINDING_GROUP_TITLE = "Branch"
     BINDINGS = [
         Binding(
             "enter", "branch", "Begin", tooltip="Branch off: a new run begins there.", priority=True
