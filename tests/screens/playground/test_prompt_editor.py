@@ -103,7 +103,7 @@ async def test_a_model_that_has_not_learnt_to_follow_prompts_is_named_beforehand
     app = make_app(fakes.FakeClient(EVENTS), model=model)
     async with app.run_test(size=(160, 45)) as pilot:
         await open_editor(pilot, app)
-        await sees(pilot, "the next episode on.")
+        await sees(pilot, "v2 is active")
         assert ("Only the bundled model has learnt" in shown(pilot)) == noted
 
 
