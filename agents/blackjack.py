@@ -82,7 +82,7 @@ class BlackjackAgent(Agent):
         """The player's total and the dealer's card."""
         total, dealer, ace = [int(part) for part in observation]
         hand = f"{total} soft" if ace else str(total)
-        return f"{hand} against {'ace' if dealer == 1 else dealer}"
+        return f"{hand} v {'A' if dealer == 1 else dealer}"
 
     def draw(
         self, observation: Any, info: Any = None, env: Any = None, player: str = "model"

@@ -266,7 +266,7 @@ class Actions(Leaving):
             self._save()
         elif isinstance(event, WarmStartEvaluated):
             effect = comparison_text(event, self._state.return_unit)
-            back = f"{key_of(self, 'roll_back', 'ctrl+r')} takes it back."
+            back = f"{key_of(self, 'roll_back', 'ctrl+r')} rolls it back."
             self.notify(f"{effect}. {back}", timeout=COMPARED_S)
 
     @work(group="save")

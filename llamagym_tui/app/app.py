@@ -64,7 +64,7 @@ class LlamaGymApp(Actions):
             "ctrl+z",
             "suspend_process",
             "Suspend",
-            tooltip="To the shell, while training goes on; fg comes back.",
+            tooltip="To the shell; training is not paused, and fg comes back.",
             id="app.suspend",
             show=False,
         ),

@@ -5,6 +5,7 @@ there is no room for more, that is what is drawn.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple, cast
 
 from llamagym_tui.game.drawing import StateDrawing, joined
@@ -13,111 +14,88 @@ from llamagym_tui.game.pictures import Ground, Piece
 CARDS = ("card", "red card", "back")
 """The grounds of cards."""
 SUITS = "♠♥♣♦"
-APART = "   "
+APART = Piece("   ")
 """Between two hands next to each other."""
-Line = list[str | Piece]
+Line = Sequence[Piece]
 
 
 class CardSize(NamedTuple):
-    """Width and height of a card with its frame, or of a field, in columns and rows."""
+    """Width and height of a card in columns and rows, with its frame."""
 
     width: int
     height: int
 
 
-FIELD = CardSize(7, 3)
-"""A field of a board."""
+FIELD_CHARACTERS = 3
+FIELD_WIDTH = 7
+"""Columns of a large field, which has three lines."""
 WALLS = "│ "
 """What may stand between fields; it is as high as they are."""
 LARGE = CardSize(7, 5)
 SMALL = CardSize(5, 3)
 
 
-class Hand(NamedTuple):
-    """A line of cards, and what stands beside them."""
-
-    label: str
-    cards: Sequence[Piece]
-
-    def width(self, size: CardSize) -> int:
-        return max(len(self.label), len(self.cards) * size.width)
-
-    def lines(self, size: CardSize) -> list[Line]:
-        """The label above the cards, each line as wide as the hand."""
-        width = self.width(size)
-        rest = " " * (width - len(self.cards) * size.width)
-        faces = [_card_lines(card, size) for card in self.cards]
-        rows: list[Line] = [[*row, rest] for row in zip(*faces, strict=True)]
-        return [[self.label.ljust(width)], *rows]
-
-
 def large_drawing(
     text: str, grounds: Sequence[tuple[int, int, str]], columns: int, rows: int
 ) -> StateDrawing:
-    """A drawing with its cards or fields as large as they fit into a room, or as it is.
-
-    Hands lie below each other if there are rows for large cards, else beside each other.
-    """
-    lines = list(_lines(text, grounds))
-    hands = [_hand(line) for line in lines if _has_cards(line)]
-    if not hands:
-        board = joined([row for line in lines for row in _larger(line)], rows)
-        larger = board.text.split("\n")
-        wanted = sum(FIELD.height if _has_fields(line) else 1 for line in lines)
-        fits = max(map(len, larger)) <= columns and wanted <= rows
-        return board if fits and _is_board(lines) else StateDrawing(text, tuple(grounds))
-    others = [line for line in lines if not _has_cards(line)]
-    for size, is_beside in ((LARGE, False), (LARGE, True), (SMALL, True), (SMALL, False)):
-        widths = [hand.width(size) for hand in hands]
-        heights = [1 + size.height] * len(hands)
-        width = sum(widths) + len(APART) * (len(hands) - 1) if is_beside else max(widths)
-        height = max(heights) if is_beside else sum(heights)
-        if width <= columns and height + len(others) <= rows:
-            laid = _beside(hands, size) if is_beside else _below(hands, size)
-            return joined([*laid, *others])
+    """A drawing with its cards or fields as large as they fit into a room, or as it is."""
+    for lines in _larger_ones([*_lines(text, grounds)]):
+        is_narrow = max(sum(len(piece.text) for piece in line) for line in lines) <= columns
+        if is_narrow and len(lines) <= rows:
+            return joined(lines, rows)
     return StateDrawing(text, tuple(grounds))
 
 
-def _is_board(lines: Sequence[Sequence[Piece]]) -> bool:
-    """True if nothing but walls stands between fields."""
+def _larger_ones(lines: Sequence[Line]) -> Iterator[list[Line]]:
+    """Larger forms, the largest first: hands lie below each other if there is room, else beside each other."""
+    hands = [line for line in lines if any(piece.ground in CARDS for piece in line)]
+    others = [line for line in lines if line not in hands]
+    if not hands and _is_board(lines):
+        yield [*chain(*map(_larger_fields, lines))]
+    for size in (LARGE, SMALL) if hands else ():
+        blocks = [_hand_lines(hand, size) for hand in hands]
+        yield [*chain(*blocks), *others]
+        yield [*map(_beside, zip(*blocks, strict=True)), *others]
+
+
+def _beside(lines: Sequence[Line]) -> Line:
+    apart = [[APART, *line] for line in lines]
+    return [*chain(*apart)][1:]
+
+
+def _hand_lines(hand: Line, size: CardSize) -> list[Line]:
+    """What the hand is above its cards, each line as wide as the others."""
+    cards = [piece for piece in hand if piece.ground in CARDS]
+    label = "".join(piece.text for piece in hand if piece not in cards).strip()
+    missing = len(label) - len(cards) * size.width
+    rest = Piece(" " * max(0, missing))
+    faces = zip(*(_card_lines(card, size) for card in cards), strict=True)
+    return [[Piece(label + " " * max(0, -missing))], *([*row, rest] for row in faces)]
+
+
+def _is_board(lines: Sequence[Line]) -> bool:
+    """True if there are fields, and nothing but walls between them."""
     boards = [line for line in lines if _has_fields(line)]
-    others = [piece.text for line in boards for piece in line if not piece.ground]
-    return bool(boards) and all(set(text) <= set(WALLS) for text in others)
+    between = [piece.text for piece in chain(*boards) if not piece.ground]
+    return bool(boards) and set("".join(between)) <= set(WALLS)
 
 
-def _has_fields(line: Sequence[Piece]) -> bool:
+def _has_fields(line: Line) -> bool:
     return any(piece.ground for piece in line)
 
 
-def _larger(line: Sequence[Piece]) -> list[Sequence[Piece]]:
+def _larger_fields(line: Line) -> list[Line]:
     """A line of fields as rows of larger ones; any other line as it is."""
     if not _has_fields(line):
         return [line]
-    rows: list[Sequence[Piece]] = []
-    for row in range(FIELD.height):
-        pieces = []
-        for piece in line:
-            is_field = len(piece.text) == 3
-            text = piece.text.center(FIELD.width) if is_field else piece.text
-            is_middle = row == FIELD.height // 2 or not is_field
-            pieces.append(piece._replace(text=text if is_middle else " " * len(text)))
-        rows.append(pieces)
-    return rows
-
-
-def _beside(hands: Sequence[Hand], size: CardSize) -> list[Line]:
-    blocks = [hand.lines(size) for hand in hands]
-    lines = []
-    for row in zip(*blocks, strict=True):
-        line: Line = []
-        for part in row:
-            line += [*([APART] if line else []), *part]
-        lines.append(line)
-    return lines
-
-
-def _below(hands: Sequence[Hand], size: CardSize) -> list[Line]:
-    return [line for hand in hands for line in hand.lines(size)]
+    middle = []
+    edge = []
+    for piece in line:
+        is_field = len(piece.text) == FIELD_CHARACTERS
+        text = piece.text.center(FIELD_WIDTH) if is_field else piece.text
+        middle.append(piece._replace(text=text))
+        edge.append(piece._replace(text=" " * FIELD_WIDTH if is_field else text))
+    return [edge, middle, edge]
 
 
 def _card_lines(card: Piece, size: CardSize) -> list[Piece]:
@@ -153,13 +131,3 @@ def _lines(text: str, grounds: Sequence[tuple[int, int, str]]) -> Iterator[list[
         pieces.append(Piece(text[at:stop]))
         yield [piece for piece in pieces if piece.text]
         start = stop + 1
-
-
-def _has_cards(line: Sequence[Piece]) -> bool:
-    return any(piece.ground in CARDS for piece in line)
-
-
-def _hand(line: Sequence[Piece]) -> Hand:
-    cards = [piece for piece in line if piece.ground in CARDS]
-    label = " ".join(piece.text.strip() for piece in line if piece.ground not in CARDS)
-    return Hand(label.strip(), cards)

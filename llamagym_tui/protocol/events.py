@@ -78,7 +78,7 @@ class Progressed(Event, frozen=True, kw_only=True):
     """
 
     doing: str
-    """For people: ``collecting turns``."""
+    """For people: ``reading prompts``."""
     done: int
     total: int
     left_s: float | None = None

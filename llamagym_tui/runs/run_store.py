@@ -147,7 +147,7 @@ class RunStore:
             if held := [name for name in _OF_A_RUN if (self.run_dir / name).exists()]:
                 raise RunStoreError(
                     f"{self.run_dir} already holds a run ({held[0]}); "
-                    "go on with it by --resume, or choose another folder with --run-dir."
+                    "resume it by --resume, or choose another folder with --run-dir."
                 )
             return
         require_same_policy(config, self.run_dir)
@@ -181,13 +181,13 @@ def require_same_policy(config: RunConfig, run_dir: Path) -> None:
     if config.agent != earlier.agent:
         raise RunStoreError(
             f"The run in {run_dir} has agent {earlier.agent}, not {config.agent}; "
-            "go on with the same agent, or begin a new run in another folder."
+            "resume it with the same agent, or begin a new run in another folder."
         )
     has_moved = Path(earlier.model).is_absolute() and not Path(earlier.model).exists()
     if config.model != earlier.model and not has_moved:
         raise RunStoreError(
             f"The run in {run_dir} has model {earlier.model}, not {config.model}; "
-            "go on with the same model, or begin a new run in another folder."
+            "resume it with the same model, or begin a new run in another folder."
         )
     # The directions that the adapter on a head sees are measured once, in all the wordings that a run plays.
     if earlier.trains_head_alone and config.wordings != earlier.wordings:

@@ -164,8 +164,8 @@ FIGURES = {
     ),
     "parse_failure_rate": FigureText(
         group="learning",
-        title="parse failures",
-        short="parse fail",
+        title="replies without an action",
+        short="no action",
         meaning="Share of turns whose reply named no action.",
         healthy="near 0, here below 0.05; a rise means that the reply format is being lost",
         low=0.0,
@@ -240,8 +240,8 @@ FIGURES = {
     ),
     "rollout_s": FigureText(
         group="speed",
-        title="rollout time",
-        short="rollout s",
+        title="playing time",
+        short="playing s",
         meaning="Seconds in which the batch was played.",
         healthy="steady",
     ),
@@ -250,7 +250,7 @@ FIGURES = {
         title="update time",
         short="update s",
         meaning="Seconds in which the update learnt from it.",
-        healthy="of the order of the rollout",
+        healthy="of the order of the playing time",
     ),
 }
 """By field of `UpdateStats`, the most telling first."""

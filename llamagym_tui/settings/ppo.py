@@ -137,7 +137,7 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Count,
         Option(
             title="batch size",
-            help="Turns collected for an update, at least.",
+            help="Turns played for an update, at least.",
         ),
     ] = 1024
     mini_batch_size: Annotated[

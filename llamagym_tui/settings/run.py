@@ -274,13 +274,13 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = None
     """By default the model's registry entry decides, else float32."""
     resume: Annotated[
-        bool, Option(flag="--resume", help="Go on from the checkpoint in --run-dir.")
+        bool, Option(flag="--resume", help="Resume from the checkpoint in --run-dir.")
     ] = False
     parent: Annotated[
         str | None,
         Option(
             flag="--from",
-            help="Start a new run from a saved checkpoint, RUN or RUN@UPDATE; options that you give override its "
+            help="Branch off: a new run from a checkpoint, RUN or RUN@UPDATE; options that you give override its "
             "settings.",
         ),
     ] = None

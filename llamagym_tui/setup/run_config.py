@@ -109,7 +109,7 @@ def _new(agent_class: type[AgentBase], given: dict[str, Any]) -> RunConfig:
     has_head_alone = trains_head or given.get("lora", {}).get("layers") == "head"
     if has_head_alone and given.get("generation", {}).get("policy") == "generate":
         raise UsageError(
-            "An adapter on the LM head alone chooses among the admissible replies: for free text add "
+            "An adapter on the LM head alone chooses among the legal replies: for free text add "
             "--set lora.layers=all or --set full_finetuning=true."
         )
     # The bundled model has learnt to write actions. Others answer in prose, and the fallback would play for them.

@@ -81,7 +81,7 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
         case events.WheelLetGo():
             reason = f": {event.reason}" if event.reason else ""
             return _noted(
-                replace(state, wheel=None, awaited=None), f"The agent acts again{reason}."
+                replace(state, wheel=None, awaited=None), f"The model acts again{reason}."
             )
         case events.ActionAwaited():
             return replace(state, awaited=event)

@@ -313,7 +313,7 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
         """Turns of the next update's batch that have been played, as far as is known, and all that it is to have."""
         wanted = int(self.settings.get("ppo.batch_size") or self.config.ppo.batch_size)
         played = self.batch_turns
-        if self.progress is not None and self.progress.doing == "collecting turns":
+        if self.progress is not None and self.progress.doing == "playing":
             played = max(played, self.progress.done)
         return min(played, wanted), wanted
 

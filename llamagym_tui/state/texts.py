@@ -83,8 +83,8 @@ def comparison_text(event: events.WarmStartEvaluated, unit: str = "") -> str:
     if before.episodes == after.episodes:
         played = f"{counted(before.episodes, 'sampled episode')} each"
     return (
-        f"Warm start: parse failures {before.parse_failure_rate:.1%} → {after.parse_failure_rate:.1%}, mean return "
-        f"{evaluated_return(before).text} → {with_unit(evaluated_return(after).text, unit)}, over {played}"
+        f"Warm start: replies without an action {before.parse_failure_rate:.1%} → {after.parse_failure_rate:.1%}, "
+        f"mean return {evaluated_return(before).text} → {with_unit(evaluated_return(after).text, unit)}, over {played}"
     )
 
 

@@ -186,7 +186,7 @@ class Session(SessionBase):
             RunStoreError: the opponent cannot be what it was.
         """
         self.stopwatch = Stopwatch(self.clock, start.elapsed_s)
-        self._collecting = self.emitter.progress("collecting turns")
+        self._collecting = self.emitter.progress("playing")
         """Reports how full the batch under way is."""
         self._reading = self.emitter.progress("reading prompts")
         """Reports how many of the prompts that a fixed trunk reads at once are read."""
@@ -245,7 +245,7 @@ class Session(SessionBase):
             self.emitter.warn(HISTORY_WARNING)
         if self.limit_reached:
             self.emitter.warn(
-                f"This run has played {self.limit_reached}, so it ends here; go on with it with a larger limit "
+                f"This run has played {self.limit_reached}, so it ends here; resume it with a larger limit "
                 "(--minutes, --episodes)."
             )
 
@@ -337,7 +337,7 @@ class Session(SessionBase):
         self.enter("updating")
         verdict = training.update(self)
         self.enter("rolling_out")
-        self._collecting = self.emitter.progress("collecting turns")
+        self._collecting = self.emitter.progress("playing")
         training.react(self, verdict)
 
     def _on_reading(self, done: int, total: int) -> None:

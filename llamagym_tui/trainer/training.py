@@ -64,7 +64,7 @@ def update(session: SessionBase) -> Verdict:
     figures = session.learner.update(
         batch,
         should_stop=session.should_end_update,
-        progress=session.emitter.progress("updating"),
+        progress=session.emitter.progress("learning"),
     )
     if rollout.opponent is not None:
         rollout.opponent.learnt(session.learner.updates)

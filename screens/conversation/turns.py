@@ -266,7 +266,7 @@ def _replaced(turn: TurnFinished) -> list[Paragraph]:
     if turn.replaced is None:
         return []
     action = one_line(turn.replaced_action) or "no action in it"
-    return [aside("instead", f"the agent: {turn.replaced} · {action}")]
+    return [aside("instead", f"the model: {turn.replaced} · {action}")]
 
 
 def return_text(episode_return: float) -> tuple[str, str]:

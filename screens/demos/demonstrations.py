@@ -227,7 +227,7 @@ def _conversation(line: int, demo: Demonstration, agent: AgentBase) -> Iterator[
             reward = (f" · reward {number(demo.rewards[turn])}", ASIDE)
             yield Paragraph("action", Content.assemble((name, "bold"), reward))
         if turn in demo.replaced_replies:
-            yield aside("instead", f"the agent: {clipped(demo.replaced_replies[turn])}")
+            yield aside("instead", f"the model: {clipped(demo.replaced_replies[turn])}")
         turn += 1
     if len(demo.messages) > MAX_MESSAGES:
         yield aside("", f"… {len(demo.messages) - MAX_MESSAGES:,} more messages")

@@ -65,9 +65,7 @@ class JudgingScreen(Fitted[list[str]]):
     BINDINGS = [
         Binding("y", "judge_right", "Right", tooltip="The choice is right.", id="judge.right"),
         Binding("n", "judge_wrong", "Wrong", tooltip="The choice is wrong.", id="judge.wrong"),
-        Binding(
-            "backspace", "undo", "Undo", tooltip="Take the last judgement back.", id="judge.undo"
-        ),
+        Binding("backspace", "undo", "Undo", tooltip="Undo the last judgement.", id="judge.undo"),
         Binding(
             "ctrl+s",
             "stop",
@@ -206,7 +204,7 @@ class JudgingScreen(Fitted[list[str]]):
             "stop now?",
             f"{unread:,} of {len(sorter.items):,} items have not been read, and would be missing from sorted.tsv.",
             yes="stop",
-            no="go on",
+            no="keep sorting",
         )
         dialog.ask(self.app, self._write)
 

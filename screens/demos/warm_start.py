@@ -163,7 +163,7 @@ class WarmStartDialog(OfRun, Dialog[None]):
             "escape,q",
             "dismiss",
             "Close",
-            tooltip="Back; a training continues.",
+            tooltip="Back; the training is not ended.",
             id="warm_start.close",
         ),
     ]
@@ -211,7 +211,7 @@ class WarmStartDialog(OfRun, Dialog[None]):
             choices.focus()
         stage = warm_start_text(state, width)
         if state.failure:
-            again = f"{key_of(self.app, 'restart', 'r')} starts the trainer again."
+            again = f"{key_of(self.app, 'restart', 'r')} resumes from the last checkpoint."
             stage += Content.styled(f"\n{literal(state.failure)} {again}", "$text-error")
         self.query_one("#warm-start-state", Static).update(stage)
         self.refresh_bindings()

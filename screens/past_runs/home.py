@@ -338,14 +338,16 @@ class BranchDialog(Dialog[RunConfig | None]):
 
     BINDING_GROUP_TITLE = "What if"
     BINDINGS = [
-        Binding("enter", "branch", "Begin", tooltip="Begin another run from there.", priority=True),
+        Binding(
+            "enter", "branch", "Begin", tooltip="Branch off: a new run begins there.", priority=True
+        ),
         Binding("tab", "app.focus_next", "Next field", tooltip="To the next field."),
         Binding("escape", "dismiss", "Close", tooltip="Back to the runs."),
     ]
 
     def __init__(self, run_dir: Path) -> None:
         super().__init__()
-        self.heading = f"what if: a branch of {one_line(run_dir.name)}"
+        self.heading = f"branch of {one_line(run_dir.name)}"
         self._run_dir = run_dir
         self._kept = list(map(str, kept_updates(run_dir)))
 

@@ -28,7 +28,11 @@ class WheelScreen(ChoosingScreen):
         Binding("space", "resume", "Resume", tooltip="End the pause.", id="wheel.resume"),
         HELP_KEY,
         Binding(
-            "escape,w", "let_go", "Let go", tooltip="Let the agent act again.", id="wheel.let_go"
+            "escape,w",
+            "let_go",
+            "Let go",
+            tooltip="Leave the wheel: the model acts again.",
+            id="wheel.let_go",
         ),
     ]
     _had = False
@@ -88,7 +92,7 @@ class WheelScreen(ChoosingScreen):
         self.post_message(CommandAsked(Resume()))
 
     def action_let_go(self) -> None:
-        """Let the agent act again. A second press does not wait for the trainer."""
+        """Leave the wheel: the model acts again. A second press does not wait for the trainer."""
         # Posted by the app: a dismissed screen posts nothing. Not sent where nobody has or wants the wheel.
         self.app.post_message(CommandAsked(LetGo()))
         if self._state.pending.of(LetGo) is not None or not self._state.wheel_wanted:
@@ -96,7 +100,7 @@ class WheelScreen(ChoosingScreen):
 
     def _what_now(self) -> str:
         state = self._state
-        let_go = f"{key_of(self.app, 'wheel.let_go', 'escape')} lets go"
+        let_go = f"{key_of(self.app, 'wheel.let_go', 'escape')} leaves the wheel"
         if state.phase == "paused":
             return f"Paused: {key_of(self.app, 'wheel.resume', 'space')} resumes."
         if state.is_persons_turn:
@@ -109,7 +113,7 @@ def header(state: RunState) -> Content:
     if state.wheel is None:
         badge, now, where = "WHEEL REQUESTED", "", " you act from the next turn on"
     elif state.pending.of(LetGo) is not None:
-        badge, now, where = "LETTING GO", "", " the agent acts again soon"
+        badge, now, where = "LEAVING THE WHEEL", "", " the model acts again soon"
     elif state.awaited is None:
         badge, now = "YOU HAVE THE WHEEL", "not your turn yet"
         where = f" · environment {state.wheel.env + 1:,}"
@@ -128,7 +132,9 @@ def agent_text(state: RunState) -> Content:
             doing = "The other environments of the batch are playing"
         return Content.styled(f"{doing} …", ASIDE)
     drawn = one_line(awaited.action_name) or "no action: the environment would get the fallback"
-    return Content.assemble(("The model drew ", ASIDE), (drawn, "bold"), (" in your place.", ASIDE))
+    return Content.assemble(
+        ("The model chose ", ASIDE), (drawn, "bold"), (" in your place.", ASIDE)
+    )
 
 
 def newest_notice(state: RunState) -> Notice | None:

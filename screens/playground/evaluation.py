@@ -35,7 +35,7 @@ class EpisodesInput(OneLineInput):
     HELP = "The number of episodes. Four times as many halve the confidence interval. enter begins."
     # The field's own key, so that it comes after what was typed before it.
     BINDINGS = [
-        Binding("enter", "submit", "Evaluate", tooltip="Begin now; the run goes on afterwards.")
+        Binding("enter", "submit", "Evaluate", tooltip="Begin now; the run resumes afterwards.")
     ]
 
     def check_consume_key(self, key: str, character: str | None) -> bool:
@@ -49,7 +49,9 @@ class EvaluationDialog(OfRun, Dialog[None]):
     BINDING_GROUP_TITLE = "Evaluation"
     HELP = "Plays episodes with the present policy and prompt; they count in nothing else."
     BINDINGS = [
-        Binding("escape", "dismiss", "Close", tooltip="Back; an evaluation under way goes on."),
+        Binding(
+            "escape", "dismiss", "Close", tooltip="Back; an evaluation under way is not cancelled."
+        ),
         Binding(
             "x",
             "cancel",

@@ -183,7 +183,7 @@ def sentences(state: RunState, key: KeyOf) -> list[Sentence]:
         return [Sentence(text, "-note")]
     if state.failure:
         ways = (
-            f"{key('restart', 'r')} restarts the trainer from its last checkpoint, if there is one. "
+            f"{key('restart', 'r')} resumes from the last checkpoint, if there is one. "
             f"{key('table', 'h')} still opens the table."
         )
         found = [Sentence(state.failure, "-error")]
@@ -203,7 +203,7 @@ def sentences(state: RunState, key: KeyOf) -> list[Sentence]:
         where = f"YOU HAVE THE WHEEL of environment {state.wheel.env + 1:,}{waits}"
         found.append(Sentence(f"{where}. {key('wheel', 'w')} goes back to it.", "-warning"))
     if state.mode == "inference":
-        text = f"Inference: nothing is trained. {key('mode', 't')} trains again."
+        text = f"Not learning: it only plays. {key('mode', 't')} learns again."
         found.append(Sentence(text, "-warning"))
     if state.phase == "paused":
         steps = (
@@ -238,7 +238,7 @@ def work_line(state: RunState) -> Content:
     left = ""
     if state.phase in ("rolling_out", "updating") and is_quick(state):
         return Content.styled(f"update {state.updates:,}", "bold")
-    if progress is not None and progress.doing != "collecting turns":
+    if progress is not None and progress.doing != "playing":
         doing = one_line(progress.doing)
         done, total = progress.done, progress.total
     elif state.phase in ("rolling_out", "paused") and state.mode == "train" and state.run:

@@ -14,6 +14,7 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from llamagym_tui.protocol.events import DepthMeasured
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.widgets.chart import (
     BOUND,
@@ -25,7 +26,7 @@ from llamagym_tui.screens.widgets.chart import (
 )
 from llamagym_tui.screens.widgets.frame import HELP_KEY, Fitted, OfRun
 from llamagym_tui.screens.widgets.look import ASIDE
-from llamagym_tui.screens.widgets.numbers import baselines, plain, share
+from llamagym_tui.screens.widgets.numbers import BAR, bar, baselines, plain, share
 from llamagym_tui.screens.widgets.run_header import RunHeader
 from llamagym_tui.settings import FIGURES, GROUPS, LEARNERS, RunConfig, UpdateStats, Value
 from llamagym_tui.state.returns import margin
@@ -211,8 +212,27 @@ def figure_texts(state: RunState, field: str) -> list[Content]:
     lines.append(Content.assemble(("healthy  ", ASIDE), FIGURES[field].healthy))
     if field == "mean_return":
         lines.append(Content.styled("shaded: the 95 % interval of each batch's mean", ASIDE))
+    if field == "mean_return" and state.depth is not None:
+        lines += depth_picture(state.depth)
     if state.marks:
         last = state.marks[-MOST_MARKS:]
         marks = " · ".join(f"{mark.episode:,} {one_line(mark.label)}" for mark in last)
         lines.append(Content.assemble(("┊ ", "$accent"), (f"changes  {marks}", ASIDE)))
     return lines
+
+
+def depth_picture(depth: DepthMeasured) -> list[Content]:
+    """Where in the model the game is seen: a bar for each number of layers, of the value that is foretold best."""
+    best = max(
+        range(len(depth.values)), key=lambda value: max(row[value] for row in depth.explained)
+    )
+    title = f"where in the model the {one_line(depth.values[best])} is seen"
+    rows = [Content.styled(title, "bold")]
+    for layers, explained in zip(depth.layers, depth.explained, strict=True):
+        read = " ← read up to here" if layers == depth.read else ""
+        track = f"{bar(max(explained[best], 0.0)):<{BAR}}"
+        label = Content.styled(f"layer {layers:>3} ", ASIDE)
+        rows.append(
+            Content.assemble(label, (track, "$primary"), f" {share(explained[best], 0):>4}{read}")
+        )
+    return rows

@@ -12,7 +12,7 @@ from textual.widget import Widget
 from llamagym_tui.game.drawing import MAX_LINES
 from llamagym_tui.game.drawing import StateDrawing as Drawn
 from llamagym_tui.game.large_drawing import large_drawing
-from llamagym_tui.protocol.events import DepthMeasured, StateDrawn
+from llamagym_tui.protocol.events import StateDrawn
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.turns import return_text
 from llamagym_tui.screens.conversation.view import ConversationPane, ConversationView
@@ -21,7 +21,7 @@ from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy, best_pol
 from llamagym_tui.screens.policy_map.screen import NOWHERE, PolicyGrid
 from llamagym_tui.screens.widgets.chart import Curve, Drawing, Plot, baseline_levels
 from llamagym_tui.screens.widgets.look import ASIDE, drawing_content
-from llamagym_tui.screens.widgets.numbers import BAR, bar, baselines, share, share_bar
+from llamagym_tui.screens.widgets.numbers import baselines, share, share_bar, spark
 from llamagym_tui.screens.widgets.run_header import StateText
 from llamagym_tui.state.returns import margin, smoothing_window, thinned
 from llamagym_tui.state.run import RunState
@@ -131,12 +131,10 @@ class CurvePane(Pane):
         super().__init__(3, "the curve", "metrics", self._plot)
 
     def show(self, state: RunState) -> None:
-        if state.depth is not None:
-            self._plot.wait = depth_picture(state.depth)
         width = self._plot.size.width
         self._plot.show((state.returns, state.marks), partial(return_drawing, state, width))
         unit = Content.styled(one_line(state.return_unit), ASIDE)
-        self.entitle(unit, "  ".join(oddities(state)))
+        self.entitle(unit, "  ".join(filter(None, [*oddities(state), depth_line(state)])))
 
 
 class PlayedPane(Pane, can_focus=False):
@@ -167,6 +165,15 @@ def pace(state: RunState) -> str:
     return " · ".join(parts)
 
 
+def depth_line(state: RunState) -> str:
+    """How much of the game the first layers foretell, as bars; empty where nothing was compared."""
+    if state.depth is None:
+        return ""
+    best = [max(explained) for explained in state.depth.explained]
+    layers = state.depth.layers
+    return f"seen after layers {layers[0]}–{layers[-1]} {spark(best, len(best))}, {state.depth.read} read"
+
+
 def oddities(state: RunState) -> list[str]:
     """Shares of replies and numbers of episodes that are not as they should be; empty: all are."""
     found = []
@@ -177,23 +184,6 @@ def oddities(state: RunState) -> list[str]:
     if state.dropped:
         found.append(f"{state.dropped:,} episodes failed")
     return found
-
-
-def depth_picture(depth: DepthMeasured) -> Content:
-    """Where in the model the game is seen: a bar for each number of layers, of the value that is foretold best."""
-    best = max(
-        range(len(depth.values)), key=lambda value: max(row[value] for row in depth.explained)
-    )
-    title = f"where in the model the {one_line(depth.values[best])} is seen"
-    rows = [Content.styled(title, "bold")]
-    for layers, explained in zip(depth.layers, depth.explained, strict=True):
-        read = " ← read up to here" if layers == depth.read else ""
-        track = f"{bar(max(explained[best], 0.0)):<{BAR}}"
-        label = Content.styled(f"layer {layers:>3} ", ASIDE)
-        rows.append(
-            Content.assemble(label, (track, "$primary"), f" {share(explained[best], 0):>4}{read}")
-        )
-    return Content("\n").join(rows)
 
 
 def return_drawing(state: RunState, width: int) -> Drawing | None:

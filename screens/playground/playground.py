@@ -70,7 +70,7 @@ class PlaygroundScreen(Fitted[None]):
             "space",
             "ask('pause')",
             "Pause",
-            tooltip="Pause after the current step, or resume.",
+            tooltip="Pause after the current turn, or resume.",
             id="pause",
         ),
         Binding(
@@ -93,7 +93,7 @@ class PlaygroundScreen(Fitted[None]):
             "r",
             "app.restart",
             "Restart",
-            tooltip="Start again from the last checkpoint.",
+            tooltip="Resume from the last checkpoint.",
             id="restart",
         ),
         Binding(
@@ -114,7 +114,7 @@ class PlaygroundScreen(Fitted[None]):
             "t",
             "ask('mode')",
             "Train/infer",
-            tooltip="Only play and train nothing, or train again.",
+            tooltip="Stop learning and only play, or learn again.",
             id="mode",
         ),
         Binding(
@@ -142,7 +142,7 @@ class PlaygroundScreen(Fitted[None]):
             "e",
             "evaluate",
             "Evaluate",
-            tooltip="Measure how well it plays now; training is not affected.",
+            tooltip="Evaluate how well it plays now; training is not affected.",
             id="evaluate",
         ),
         Binding(
@@ -156,7 +156,7 @@ class PlaygroundScreen(Fitted[None]):
             "ctrl+r",
             "roll_back",
             "Roll back",
-            tooltip="Back to the last good checkpoint; asks first.",
+            tooltip="Roll back to the last good checkpoint; asks first.",
             id="roll_back",
         ),
         Binding(
@@ -171,7 +171,7 @@ class PlaygroundScreen(Fitted[None]):
             "u",
             "ask('one_update')",
             "One update",
-            tooltip="Go on until the next update, then pause.",
+            tooltip="Play until the next update, then pause.",
             id="advance.update",
             show=False,
         ),
@@ -211,7 +211,7 @@ class PlaygroundScreen(Fitted[None]):
             "w",
             "take_wheel",
             "Take the wheel",
-            tooltip="Act in the agent's place in the watched environment.",
+            tooltip="Act in the model's place in the watched environment.",
             id="wheel",
             show=False,
         ),
@@ -243,7 +243,7 @@ class PlaygroundScreen(Fitted[None]):
             "escape",
             "unmark",
             "To the play",
-            tooltip="Back to the play as it goes: no marked reply, the newest line.",
+            tooltip="Back to what is played now: no marked reply, the newest line.",
             id="turn.unmark",
             show=False,
         ),
@@ -415,7 +415,7 @@ class PlaygroundScreen(Fitted[None]):
         from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 
         question = (
-            "Go back to the last good checkpoint? A checkpoint is good once a whole batch went well after it. "
+            "Roll back to the last good checkpoint? A checkpoint is good once a whole batch went well after it. "
             "What was learnt since is lost and the present batch is dropped; episodes stay counted."
         )
         dialog = ConfirmDialog("roll back?", question, yes="roll back", no="stay")

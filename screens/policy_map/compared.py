@@ -6,17 +6,11 @@ from functools import partial
 from msgspec.structs import replace
 from textual.app import App
 from textual.content import Content
-from textual.style import Style
 
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.policy_map.drawing import map_line, places_for
-from llamagym_tui.screens.policy_map.mapped_policy import (
-    MappedCell,
-    MappedPolicy,
-    Spot,
-    changed_choices,
-)
+from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy, changed_choices
 from llamagym_tui.screens.policy_map.screen import cell_style
 
 BETWEEN = 3
@@ -47,14 +41,10 @@ def difference(a: MappedPolicy, b: MappedPolicy) -> str:
     """The number of states in which B prefers another action, and the action that it prefers more often."""
     changed = len(changed_choices(a, b))
     noun = one_line(a.layout.noun) or "states"
-    if not changed:
-        return f"B prefers the same action in all {noun}."
     text = f"B prefers another action in {changed:,} of {sum(b.choices.values()):,} {noun}"
-    gains = {action: b.choices[action] - a.choices[action] for action in b.choices}
-    action = max(gains, key=gains.__getitem__)
-    if gains[action] <= 0:
-        return f"{text}."
-    return f"{text}: {one_line(a.layout.action_names[action])} in {gains[action]:,} more than A."
+    for action, count in (b.choices - a.choices).most_common(1):
+        text += f": {one_line(a.layout.action_names[action])} in {count:,} more than A"
+    return f"{text}."
 
 
 def where_it_differs(a: MappedPolicy, b: MappedPolicy) -> MappedPolicy:
@@ -66,21 +56,14 @@ def where_it_differs(a: MappedPolicy, b: MappedPolicy) -> MappedPolicy:
 
 def _beside(app: App[object], policies: dict[str, MappedPolicy], width: int) -> Iterator[Content]:
     """Maps beside each other, each under its name and as wide as the others."""
-    column = (width - BETWEEN * (len(policies) - 1)) // len(policies)
-    layout = next(iter(policies.values())).layout
-    places = places_for(replace(layout, shows_one=False), column, MOST_LINES)
+    layout = replace(next(iter(policies.values())).layout, shows_one=False)
+    places = places_for(layout, width // len(policies) - BETWEEN, MOST_LINES)
     step = places.width + BETWEEN
-    heading = "".join(name[: step - 1].ljust(step) for name in policies)
-    yield Content.styled(heading, "bold")
-    style_of = partial(_style_of, app)
+    yield Content.styled("".join(name.ljust(step) for name in policies), "bold")
     for y in range(places.height):
         line = Content()
         for at, policy in enumerate(policies.values()):
             line = line.pad_right(at * step - line.cell_length)
-            for piece in map_line(policy, places, y, style_of):
+            for piece in map_line(policy, places, y, partial(cell_style, app)):
                 line += Content.styled(piece.text, piece.style)
         yield line
-
-
-def _style_of(app: App[object], spot: Spot, cell: MappedCell, warmth: float | None) -> Style:
-    return cell_style(app, cell, warmth)

@@ -226,8 +226,8 @@ def _half_line(
             cells = [policy.cells.get(spot) for spot in spots]
             filled = [cell is not None and cell.choice == policy.layout.action for cell in cells]
             yield Piece(HALVES[filled[0], filled[1]] * width, Style(), upper.spot)
-        elif below is None:
-            yield Piece("▀" * width, Style(foreground=above), upper.spot)
+        elif above is None:
+            yield Piece("▄" * width, Style(foreground=below), upper.spot)
         else:
             yield Piece("▀" * width, Style(below, above), upper.spot)
 
@@ -299,7 +299,7 @@ def policy_warmth(layout: PolicyMapLaidOut, cell: MappedCell) -> float | None:
 
 
 def best_name(layout: PolicyMapLaidOut) -> str:
-    return "the expert" if layout.best_is_experts else "optimal play"
+    return "the expert" if layout.best_is_experts else "the best play"
 
 
 def describe(policy: MappedPolicy, cell: MappedCell) -> str:
@@ -331,7 +331,7 @@ def shaded(neutral: Color, warmth: float) -> Style:
 
 def legend(layout: PolicyMapLaidOut, *, has_colours: bool = True) -> list[tuple[str, str]]:
     """What colours and signs stand for: some text in pieces, each with its colour or none."""
-    differs = f"{DIFFERS} {'unlike the expert' if layout.best_is_experts else 'not optimal'}"
+    differs = f"{DIFFERS} {'unlike the expert' if layout.best_is_experts else 'not the best'}"
     names = [one_line(name) for name in layout.action_names]
     if layout.action is not None:
         warm = names[layout.action]

@@ -95,7 +95,7 @@ class MappedPolicy:
         """How it plays where it plays as is best."""
         if self.layout.like:
             return f"like {one_line(self.layout.like)}"
-        return "as the expert does" if self.layout.best_is_experts else "optimally"
+        return "as the expert does" if self.layout.best_is_experts else "as is best"
 
 
 def best_policy(layout: PolicyMapLaidOut) -> MappedPolicy:

@@ -169,7 +169,7 @@ class PolicyGrid(ScrollView, can_focus=True):
             self.point(Spot(*spot))
 
     def _style_of(self, spot: Spot, cell: MappedCell, warmth: float | None) -> Style:
-        style = cell_style(self.app, cell, warmth)
+        style = cell_style(self.app, spot, cell, warmth)
         if spot in self._changed:
             style = brighter(style) + Style(underline=True)
         if spot == self.cursor:
@@ -189,7 +189,7 @@ class PolicyGrid(ScrollView, can_focus=True):
         return Strip(segments).crop_extend(scroll_x, scroll_x + self.size.width, self.rich_style)
 
 
-def cell_style(app: App[object], cell: MappedCell, warmth: float | None) -> Style:
+def cell_style(app: App[object], spot: Spot, cell: MappedCell, warmth: float | None) -> Style:
     """The colours of a landmark by its ground, or of a state by its place on the scale."""
     if cell.cell.ground:
         return ground_style(app, cell.cell.ground)

@@ -13,7 +13,6 @@ from typing import NamedTuple
 from rich.cells import cell_len
 from textual.content import Content
 from textual.geometry import Size
-from textual.reactive import reactive
 from textual.widget import Widget
 
 from llamagym_tui.game.pictures import Dots
@@ -54,7 +53,7 @@ class Line(NamedTuple):
 
 
 BASELINES = {
-    "optimal": Line("success", "═"),
+    "best": Line("success", "═"),
     "expert": Line("accent", "╌"),
     "random": Line("warning", "·"),
 }
@@ -316,12 +315,10 @@ class Plot(Widget):
     Plot { height: 1fr; }
     """
 
-    wait = reactive(Content())
-    """Stands in place of a chart until there is one."""
-
     def __init__(self, wait: str, *, id: str | None = None) -> None:
+        """`wait` stands in place of a chart until there is one."""
         super().__init__(id=id)
-        self.set_reactive(Plot.wait, Content.styled(wait, "$aside"))
+        self._wait = wait
         self._of: object = None
         self._make: Callable[[], Drawing | None] = lambda: None
         self._drawing: Drawing | None = None
@@ -370,12 +367,8 @@ class Plot(Widget):
     def render(self) -> Content:
         width, height = self.content_size
         if self._drawing is None:
-            lines = self.wait.split("\n")
-            wide = max(line.cell_length for line in lines)
-            before = " " * ((width - wide) // 2)
-            rows = [Content(before) + line for line in lines]
-            blank = [Content()] * ((height - len(rows)) // 2)
-            return Content("\n").join([*blank, *rows])
+            blank = "\n" * ((height - 1) // 2)
+            return Content.styled(blank + self._wait[:width].center(width), "$aside")
         runs: list[str | tuple[str, str]] = []
         for row in chart_rows(self._drawing, width, height):
             for style, cells in groupby(row, key=lambda cell: cell.style):

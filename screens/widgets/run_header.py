@@ -43,7 +43,9 @@ class StateText(Widget):
 MODES: dict[Mode, str] = {"train": "LEARNING", "inference": "INFERENCE"}
 """The modes as the header names them."""
 PHASES = {phase: phase.replace("_", " ") for phase in get_args(Phase)} | {
-    "warm_starting": "warm start"
+    "rolling_out": "playing",
+    "updating": "learning",
+    "warm_starting": "warm start",
 }
 
 
@@ -59,7 +61,7 @@ def header(state: RunState, width: int) -> Content:
     mode = _mode(state)
     right = _progress(state)
     agent, model = (one_line(PurePath(name).name or name) for name in (state.agent, state.model))
-    names = Content.assemble((agent, "bold"), (f" · {model}", ASIDE))
+    names = Content.assemble((agent.replace("_", " "), "bold"), (f" · {model}", ASIDE))
     room = max(0, width - mode.cell_length - right.cell_length - 2)
     return Content.assemble(mode, " ", names.truncate(room, ellipsis=True, pad=True), " ", right)
 

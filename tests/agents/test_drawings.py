@@ -7,6 +7,8 @@ from typing import Any
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
+from llamagym_tui.agents.kitchen import KitchenAgent
+from llamagym_tui.agents.taxi import TaxiAgent
 from llamagym_tui.game.drawing import MAX_COLUMNS, MAX_LINES, StateDrawing, drawn
 from llamagym_tui.game.large_drawing import large_drawing
 from llamagym_tui.game.pictures import Piece
@@ -75,7 +77,7 @@ def test_cards_are_as_large_as_they_fit() -> None:
         "│♥   A││░░░░░│   │♦  10││♠   6││♥   9│",
         "╰─────╯╰─────╯   ╰─────╯╰─────╯╰─────╯",
     ]
-    small = large_drawing(*table, 37, 8)
+    small = large_drawing(*table, 37, 7)
     assert lines(small) == [
         "dealer A     model 25       ",
         "╭───╮╭───╮   ╭───╮╭───╮╭───╮",
@@ -92,9 +94,19 @@ def test_cards_are_as_large_as_they_fit() -> None:
     assert large_drawing(*table, 43, 3) == table
 
 
-def test_a_drawing_without_cards_stays_as_it_is() -> None:
+def test_fields_of_a_board_are_larger_where_there_is_room_and_walls_as_high() -> None:
     lake = drawn(FrozenLakeAgent(), None, 6)
     assert large_drawing(*lake, 43, 8) == lake
+    large = large_drawing(*lake, 28, 12)
+    assert len(lines(large)) == 12
+    assert lines(large)[3:6] == [" " * 28, "   ·      O     [·]     O   ", " " * 28]
+    assert grounds(large)[:2] == [(" " * 7, "ice")] * 2
+    taxi = lines(large_drawing(*drawn(TaxiAgent(), None, 0), 43, 17))
+    assert taxi[0] == "│               │                       │"
+    assert taxi[1].startswith("│  [T]      ·   │   · ")
+    assert taxi[15] == "( ) passenger at red"
+    kitchen = drawn(KitchenAgent(), None, 0)
+    assert large_drawing(*kitchen, 100, 40) == kitchen, "its walls are drawn of characters"
 
 
 def test_a_lake_is_ice_with_holes_and_the_walkers_field_is_another() -> None:

@@ -114,7 +114,7 @@ def test_the_chart_is_drawn_in_its_bounds(here: Path) -> None:
     assert len(lines["band"]) == 548
     assert lines["mark"][0].startswith("1024,")
     labels = re.findall(r'<span style="[^"]*">(.*?)</span>', html)
-    assert labels[:2] == ["optimal −0.047", "random −0.396"]
+    assert labels[:2] == ["best −0.047", "random −0.396"]
     assert labels[-1] == "1"
 
 

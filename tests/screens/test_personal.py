@@ -125,7 +125,7 @@ async def test_help_shows_what_the_focused_widget_is_for_and_the_keys_as_they_ar
     write_keys(config_dir, '[keys]\npause = "f5"\n')
     async with rolling_out(make_app(), LARGE) as pilot:
         await pilot.press("question_mark", "end")
-        await sees(pilot, "Pause after the current step, or resume.")
+        await sees(pilot, "Pause after the current turn, or resume.")
         await pilot.press("question_mark")
         await until(pilot, lambda: "Pause after" not in shown(pilot))
         await pilot.press("m", "f1")

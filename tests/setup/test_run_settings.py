@@ -55,7 +55,7 @@ def test_a_head_alone_chooses_by_score_and_free_text_needs_all_layers():
     with pytest.raises(UsageError) as refused:
         kind("full_finetuning=false", "lora.layers=head", "generation.policy=generate")
     assert str(refused.value) == (
-        "An adapter on the LM head alone chooses among the admissible replies: for free text add "
+        "An adapter on the LM head alone chooses among the legal replies: for free text add "
         "--set lora.layers=all or --set full_finetuning=true."
     )
 

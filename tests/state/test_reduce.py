@@ -60,7 +60,7 @@ def test_the_batch_under_way_counts_turns_up_to_the_live_batch_size():
     played = fakes.counted([1.0, -1.0, -1.0, -1.0], 4)
     state = started(SettingsChanged(changes={"ppo.batch_size": 6}), played)
     assert state.batch_progress == (4, 6)
-    collecting = Progressed(doing="collecting turns", done=5, total=6)
+    collecting = Progressed(doing="playing", done=5, total=6)
     assert after(collecting, state=state).batch_progress == (5, 6)
     assert after(played, state=state).batch_progress == (6, 6)
 

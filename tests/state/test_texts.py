@@ -71,7 +71,7 @@ def test_what_it_has_changed_is_one_line() -> None:
     worse = structs.replace(AFTER, parse_failure_rate=0.162, greedy=False)
     # 1.96 · 0.05 = 0.098
     assert comparison_text(WarmStartEvaluated(before=BEFORE, after=worse)) == (
-        "Warm start: parse failures 0.0% → 16.2%, mean return −0.400 ± 0.098 → −0.050 ± 0.098, "
+        "Warm start: replies without an action 0.0% → 16.2%, mean return −0.400 ± 0.098 → −0.050 ± 0.098, "
         "over 300 sampled episodes each"
     )
     fewer = WarmStartEvaluated(before=BEFORE, after=structs.replace(AFTER, episodes=128))

@@ -418,23 +418,23 @@ def test_a_sink_that_breaks_is_dropped_and_the_others_get_a_warning() -> None:
 
 def test_something_long_is_reported_twice_a_second_with_the_time_left_at_its_recent_speed() -> None:
     clock, seen = Clock(), []
-    report = EventEmitter([seen.append], clock).progress("collecting turns")
+    report = EventEmitter([seen.append], clock).progress("playing")
     # Seconds, and how much of 100 is done by then: 2 a second at first, later 10 a second.
     for after_s, done in [(0.4, 1), (4, 8), (4.2, 9), (5, 10), (10, 60), (12, 80), (14, 100)]:
         clock.now = 100.0 + after_s
         report(done, 100)
     found = [(event.doing, event.done, event.left_s) for event in seen]
     assert found == [
-        ("collecting turns", 8, None),
-        ("collecting turns", 10, pytest.approx(45.0)),
-        ("collecting turns", 60, pytest.approx(4.0)),
-        ("collecting turns", 80, pytest.approx(2.0)),
+        ("playing", 8, None),
+        ("playing", 10, pytest.approx(45.0)),
+        ("playing", 60, pytest.approx(4.0)),
+        ("playing", 80, pytest.approx(2.0)),
     ]
 
 
 def test_something_short_is_not_reported() -> None:
     clock, seen = Clock(), []
-    report = EventEmitter([seen.append], clock).progress("collecting turns")
+    report = EventEmitter([seen.append], clock).progress("playing")
     clock.now += 0.9
     report(50, 100)
     assert seen == []

@@ -41,7 +41,7 @@ class Failures:
         if self._in_a_row(number) >= self.limit:
             raise EnvError(
                 f"{self.limit:,} episodes in a row failed, as many as end a run (max_failures). {sentence} "
-                "Correct that, then go on with --resume, or start again."
+                "Correct that, then --resume it, or begin again."
             ) from fault
         if fault.kind not in self._kinds:
             self._kinds.add(fault.kind)

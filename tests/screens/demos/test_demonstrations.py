@@ -211,12 +211,12 @@ async def test_what_a_warm_start_has_changed_is_shown_everywhere_with_the_key_th
         worse = replace_fields(fakes.evaluation(-0.6), greedy=False, parse_failure_rate=0.16)
         client.emit(finished(), WarmStartEvaluated(before=fakes.evaluation(-0.4), after=worse))
         line = (
-            "parse failures 0.0% → 16.0%, mean return −0.400 ± 0.098 → −0.600 ± 0.098, "
+            "replies without an action 0.0% → 16.0%, mean return −0.400 ± 0.098 → −0.600 ± 0.098, "
             "over 300 sampled episodes each."
         )
         await until(
             pilot,
-            lambda: notices(pilot.app) == [f"Warm start: {line} ctrl+r takes it back."],
+            lambda: notices(pilot.app) == [f"Warm start: {line} ctrl+r rolls it back."],
             "the toast",
         )
         await pilot.press("f")

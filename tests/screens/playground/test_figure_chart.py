@@ -6,8 +6,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from llamagym_tui.protocol.events import UpdateFinished
+from llamagym_tui.protocol.events import DepthMeasured, UpdateFinished
 from llamagym_tui.screens.playground.metrics import (
+    depth_picture,
     figure_drawing,
 )
 from llamagym_tui.screens.widgets.chart import y_range
@@ -61,3 +62,18 @@ def test_a_mean_return_has_its_baselines_in_its_chart_and_no_other_figure_has():
     assert low < -0.396 < -0.0466 < high
     other = replace(after("value_loss", -0.5, -0.25), run=fakes.run_started())
     assert not {-0.0466, -0.396} & {level.y for level in figure_drawing(other, "value_loss").levels}
+
+
+def test_the_depth_at_which_the_game_is_seen_is_a_bar_for_each_number_of_layers() -> None:
+    measured = DepthMeasured(
+        layers=[12, 24, 30],
+        explained=[[0.25, 0.1], [0.5, 0.1], [0.45, 0.2]],
+        values=["reward", "x"],
+        read=24,
+    )
+    assert [row.plain for row in depth_picture(measured)] == [
+        "where in the model the reward is seen",
+        "layer  12 ██▌         25%",
+        "layer  24 █████       50% ← read up to here",
+        "layer  30 ████▌       45%",
+    ]

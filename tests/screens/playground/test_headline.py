@@ -27,7 +27,7 @@ from llamagym_tui.screens.playground.lines import (
     learnt,
     start_line,
 )
-from llamagym_tui.screens.playground.panes import depth_picture
+from llamagym_tui.screens.playground.panes import depth_line
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 from tests import fakes
@@ -127,19 +127,15 @@ async def test_a_notice_has_the_status_line_for_some_seconds() -> None:
         assert "disk" not in widget_text(line)
 
 
-def test_the_depth_at_which_the_game_is_seen_is_a_bar_for_each_number_of_layers() -> None:
+def test_the_layers_that_were_compared_are_a_row_of_bars() -> None:
     measured = DepthMeasured(
         layers=[12, 24, 30],
         explained=[[0.25, 0.1], [0.5, 0.1], [0.45, 0.2]],
-        values=["reward", "x"],
+        values=["r", "x"],
         read=24,
     )
-    assert depth_picture(measured).plain.splitlines() == [
-        "where in the model the reward is seen",
-        "layer  12 ██▌         25%",
-        "layer  24 █████       50% ← read up to here",
-        "layer  30 ████▌       45%",
-    ]
+    assert depth_line(after(measured)) == "seen after layers 12–30 ▁█▇, 24 read"
+    assert depth_line(after()) == ""
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 34)])

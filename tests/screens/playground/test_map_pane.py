@@ -47,7 +47,7 @@ async def test_the_map_stands_beside_the_curve_where_the_curve_keeps_its_rows(
 async def test_before_the_first_map_the_best_play_stands_there_dimmed(make_app: MakeApp):
     app = make_app(fakes.FakeClient([BLACKJACK]))
     async with app.run_test(size=(120, 34)) as pilot:
-        await sees(pilot, "optimal play, which the model is to learn")
+        await sees(pilot, "the best play, which the model is to learn")
         grid = app.screen.query_one(LiveGrid)
         assert grid.has_class("-ghost")
         assert grid.policy.count.agreeing == 280

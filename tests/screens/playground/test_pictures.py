@@ -41,7 +41,7 @@ def run_with_all() -> Iterator[AnyEvent]:
             names, shares = ["stick", "hit"], [0.2875, 0.7125]
             yield ActionsProbed(episode=20_494, turn=0, names=names, shares=shares)
     yield map_events.hitting(14.5, update=40)
-    yield Progressed(doing="collecting turns", done=812, total=1024, left_s=2.0)
+    yield Progressed(doing="playing", done=812, total=1024, left_s=2.0)
 
 
 async def settled(pilot: Pilot[None]) -> None:

@@ -53,7 +53,7 @@ async def test_figures_and_curve_stand_beside_the_conversation_of_a_wide_termina
 ):
     client = fakes.FakeClient(fakes.demo_run())
     async with make_app(client).run_test(size=LARGE) as pilot:
-        await sees(pilot, "optimal −0.047")
+        await sees(pilot, "best −0.047")
         for text in ("just played", "0.3% of replies name no action"):
             await sees(pilot, text)
         await until(pilot, lambda: is_drawn(pilot.app.screen), "the chart")
@@ -108,7 +108,7 @@ async def test_t_switches_to_inference_and_says_so_in_words(make_app: MakeApp):
         assert client.sent == [SetMode(mode="inference")]
         client.emit(ModeChanged(mode="inference"))
         await sees(pilot, "INFERENCE  Blackjack")
-        await sees(pilot, "Inference: nothing is trained. t trains again.")
+        await sees(pilot, "Not learning: it only plays. t learns again.")
         await pilot.press("t")
         assert client.sent[-1] == SetMode(mode="train")
 
@@ -229,13 +229,13 @@ async def test_what_takes_seconds_stands_under_the_header_with_the_time_left(mak
     client = fakes.FakeClient(fakes.opening_events())
     app = make_app(client)
     async with app.run_test(size=(120, 34)) as pilot:
-        client.emit(Progressed(doing="collecting turns", done=384, total=1024, left_s=40.4))
+        client.emit(Progressed(doing="playing", done=384, total=1024, left_s=40.4))
         await sees(pilot, "playing 1,024 turns, then it learns ███▊░░░░░░ 384 of 1,024, 40 s left")
         client.emit(PhaseChanged(phase="updating"))
-        await sees(pilot, "updating")
+        await sees(pilot, "learning")
         assert "40 s left" not in shown(pilot)
-        client.emit(Progressed(doing="updating", done=61, total=100, left_s=130.0))
-        await sees(pilot, "updating ██████▏░░░ 61 of 100, 130 s left")
+        client.emit(Progressed(doing="learning", done=61, total=100, left_s=130.0))
+        await sees(pilot, "learning ██████▏░░░ 61 of 100, 130 s left")
         client.emit(PhaseChanged(phase="evaluating", detail="12 of 1,000 episodes, 3 min left"))
         await sees(pilot, "evaluating: 12 of 1,000 episodes, 3 min left")
         client.emit(

@@ -190,7 +190,7 @@ async def test_e_evaluates_tells_the_progress_and_the_confidence_interval(make_a
         await sees(pilot, "Evaluation: mean return −0.100 ± 0.098 over 400 greedy episodes")
         await pilot.press("e")
         await sees(pilot, "−0.100, 95 % interval −0.198 … −0.002  400 greedy in 2.0 s")
-        await sees(pilot, "−0.047 optimal")
+        await sees(pilot, "−0.047 best")
 
 
 async def test_x_cancels_the_evaluation_that_is_under_way(make_app: MakeApp):

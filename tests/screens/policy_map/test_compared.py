@@ -23,7 +23,7 @@ def test_a_sentence_says_which_action_b_prefers_more_often() -> None:
     assert difference(more, fewer) == (
         "B prefers another action in 30 of 280 hands: stick in 30 more than A."
     )
-    assert difference(more, more) == "B prefers the same action in all hands."
+    assert difference(more, more) == "B prefers another action in 0 of 280 hands."
 
 
 def test_only_what_differs_is_left_of_b() -> None:

@@ -115,6 +115,6 @@ def test_the_scale_goes_from_blue_over_the_ground_to_amber() -> None:
 def test_the_legend_has_the_colours_of_two_actions_or_their_shades() -> None:
     assert legend(BLACKJACK) == [
         *(("█", WARM.hex), (" hit  ", "")),
-        *(("█", COLD.hex), (" stick  ◦ not optimal", "")),
+        *(("█", COLD.hex), (" stick  ◦ not the best", "")),
     ]
-    assert legend(BLACKJACK, has_colours=False) == [("█ hit  ░ stick  ◦ not optimal", "")]
+    assert legend(BLACKJACK, has_colours=False) == [("█ hit  ░ stick  ◦ not the best", "")]

@@ -57,10 +57,10 @@ async def test_o_shows_the_best_actions_and_the_policy_again(make_app: MakeApp):
         await pilot.press("g")
         await sees(pilot, "↓81")
         await pilot.press("o")
-        await sees(pilot, "optimal play; o shows the policy again")
+        await sees(pilot, "the best play; o shows the policy again")
         assert "↓81" not in shown(pilot)
         await pilot.press("o")
-        await sees(pilot, "plays optimally in 8 of 11 states")
+        await sees(pilot, "plays as is best in 8 of 11 states")
         await pilot.press("o", "left_square_bracket")
         await sees(pilot, "↓81")
 
@@ -90,7 +90,7 @@ async def test_the_cursor_moves_over_the_edge_and_tells_of_its_cell(make_app: Ma
         await sees(pilot, "Your total: 16. Usable ace: no. Dealer shows: 10.")
         # 0.5 + 0.11 (14.5 - 16) = 0.335 of 0.99
         await sees(
-            pilot, "◦ differs, optimal play: hit. stick 65.8%, hit 33.2%, other replies 1.0%"
+            pilot, "◦ differs, the best play: hit. stick 65.8%, hit 33.2%, other replies 1.0%"
         )
         await pilot.press(*["up"] * 9)
         assert grid.cursor == Spot(0, 0, 8)
@@ -150,7 +150,7 @@ async def test_the_cell_under_the_mouse_is_told_of(make_app: MakeApp):
     app = make_app(fakes.FakeClient(lake()))
     async with rolling_out(app, WIDE) as pilot:
         await pilot.press("g")
-        await sees(pilot, "plays optimally in 8 of 11 states")
+        await sees(pilot, "plays as is best in 8 of 11 states")
         grid = app.screen.query_one(PolicyGrid)
         x, y = grid.places.of(Spot(0, 1, 2))
         await pilot.hover(PolicyGrid, offset=(x + 1, y + 1))

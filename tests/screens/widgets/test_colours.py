@@ -90,5 +90,5 @@ async def test_sixteen_colours_are_the_terminals_own_and_change_no_preference(
 
 def test_baselines_differ_in_dash_and_in_hue() -> None:
     lines = BASELINES.values()
-    assert set(BASELINES) == {"optimal", "expert", "random"}
+    assert set(BASELINES) == {"best", "expert", "random"}
     assert len({line.dash for line in lines}) == len({line.color for line in lines}) == 3
