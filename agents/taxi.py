@@ -9,6 +9,7 @@ SIZES = (5, 5, 5, 4)
 """Values of row, column, place of the passenger and destination in an observation."""
 SIZE = 5
 """Rows and columns of fields."""
+PICK_UP, DROP_OFF = 4, 5
 Place = tuple[int, int]
 """Row and column."""
 STANDS: dict[str, Place] = {"red": (0, 0), "green": (0, 4), "yellow": (4, 0), "blue": (4, 3)}
@@ -87,7 +88,21 @@ class TaxiAgent(TabularAgent):
             for destination in range(len(STANDS)):
                 if passenger != destination:
                     panels.append(_panel(passenger, destination))
-        return PolicyMap(panels, signs="↓↑→←PD", best=self.first_actions, shows_one=True)
+        return PolicyMap(
+            panels, signs="↓↑→←PD", best=self.first_actions, possible=possible, shows_one=True
+        )
+
+
+def possible(observation: Any) -> list[int]:
+    """The actions that the environment's mask leaves: no move against a wall, and nobody at a wrong place."""
+    row, column, passenger, _ = fields(int(observation), SIZES)
+    found = [action for action, name in enumerate(MOVES) if not _is_blocked(row, column, name)]
+    is_in = passenger == IN_TAXI
+    if is_in and (row, column) in STANDS.values():
+        found.append(DROP_OFF)
+    if not is_in and STANDS[NAMES[passenger]] == (row, column):
+        found.append(PICK_UP)
+    return found
 
 
 def _panel(passenger: int, destination: int) -> Panel:

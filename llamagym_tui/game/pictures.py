@@ -88,6 +88,9 @@ class PolicyMap(NamedTuple):
     """The name of the best play, instead of the expert or optimal play: ``the book``."""
     noun: str = ""
     """The noun for the states: ``hands``; states if empty."""
+    possible: Callable[[Any], Collection[int]] | None = None
+    """A function from an observation to the actions that can be taken, where the environment's ``action_mask`` rules
+    others out. None: all can."""
     shows_one: bool = False
     """True if people see one panel at a time: the one in which the present state is."""
 

@@ -21,7 +21,7 @@ from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.screens.conversation.view import ConversationView, TurnInFull
 from llamagym_tui.screens.widgets.frame import Fitted, OfRun
 from llamagym_tui.screens.widgets.look import ASIDE, drawing_content
-from llamagym_tui.screens.widgets.numbers import share_bar
+from llamagym_tui.screens.widgets.numbers import bar, share
 
 KEY = "bold reverse"
 ARROWS = {
@@ -35,8 +35,8 @@ BETWEEN = Content("   ")
 """Between two actions."""
 MOST_BARS = 3
 """Actions whose probability is shown."""
-MOST_NAME = 16
-"""Characters of a name before its bar."""
+BAR = 8
+"""Cells of a whole bar."""
 
 
 class Board(Widget):
@@ -193,12 +193,16 @@ def choices_row(choices: Sequence[OfferedAction], width: int, chosen: object = N
     return Content("\n").join(lines)
 
 
-def would_do(names: Sequence[str], shares: Sequence[float]) -> Content:
-    """What the model would do: its likeliest actions with bars."""
+def would_do(names: Sequence[str], shares: Sequence[float], width: int) -> Content:
+    """What the model would do: its likeliest actions with bars, as many as fit on a line."""
     ranked = sorted(zip(shares, names, strict=True), key=lambda pair: -pair[0])[:MOST_BARS]
-    parts = [Content.styled("the model", ASIDE)]
+    line = Content.styled("the model", ASIDE)
     for probability, name in ranked:
-        parts.append(
-            Content.assemble((f"{one_line(name)[:MOST_NAME]} ", "bold"), share_bar(probability))
+        part = Content.assemble(
+            *(BETWEEN, (one_line(name), "bold"), f" {share(probability, 0)} "),
+            (bar(probability, BAR), "$primary"),
         )
-    return Content("   ").join(parts)
+        if line.cell_length + part.cell_length > width:
+            break
+        line += part
+    return line

@@ -278,7 +278,7 @@ class HumanTableScreen(ChoosingScreen):
         answer = self._answers.get(ticket)
         if answer is None or not answer.names:
             return you
-        return you + "\n" + would_do(answer.names, answer.shares)
+        return you + "\n" + would_do(answer.names, answer.shares, self.app.size.width - 2)
 
     def _actions(self, *, has_chips: bool) -> tuple[Content, str]:
         """The actions on their keys, and a line on what a key does now."""

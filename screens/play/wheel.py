@@ -68,7 +68,13 @@ class WheelScreen(ChoosingScreen):
             notes.append(Content.styled(one_line(notice.text), "italic $text-accent"))
         if board.has_all_keys:
             actions = Content("Click a field, or type its number.")
-        self.draw_play(header(state), came_of_it(state), actions, self._what_now(), notes)
+        self.draw_play(
+            header(state),
+            came_of_it(state, self.app.size.width - 2),
+            actions,
+            self._what_now(),
+            notes,
+        )
 
     @property
     def choices(self) -> Sequence[OfferedAction]:
@@ -144,7 +150,7 @@ def newest_notice(state: RunState) -> Notice | None:
     return fact if isinstance(fact, Notice) else None
 
 
-def came_of_it(state: RunState) -> Content:
+def came_of_it(state: RunState, width: int) -> Content:
     """The person's last action, what its episode earned if that was the end, and what the model would do now."""
     acted, finished, probed = state.view.acted, state.view.finished, state.view.probed
     lines = []
@@ -156,5 +162,5 @@ def came_of_it(state: RunState) -> Content:
     awaited = state.awaited
     now = (awaited.episode, awaited.turn) if awaited is not None else None
     if probed is not None and (probed.episode, probed.turn) == now:
-        lines.append(would_do(probed.names, probed.shares))
+        lines.append(would_do(probed.names, probed.shares, width))
     return Content("\n").join(lines)

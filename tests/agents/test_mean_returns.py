@@ -15,7 +15,7 @@ from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
 from llamagym_tui.agents.frozen_lake_maps import FrozenLakeMapsAgent
 from llamagym_tui.agents.frozen_lake_slippery import SlipperyFrozenLakeAgent
 from llamagym_tui.agents.kitchen import KitchenAgent
-from llamagym_tui.agents.taxi import TaxiAgent
+from llamagym_tui.agents.taxi import TaxiAgent, possible
 from llamagym_tui.game.pictures import Landmark
 from llamagym_tui.setup import catalog
 
@@ -99,6 +99,13 @@ def test_taxis_map_has_every_state_so_that_a_policys_mean_return_is_exact() -> N
     assert len(even(TaxiAgent())) == 400
     random_return = TaxiAgent().mean_return(even(TaxiAgent()), 200)
     assert random_return == pytest.approx(TaxiAgent.baselines["random"], abs=0.05)
+
+
+def test_taxis_map_knows_the_actions_that_the_environment_rules_out() -> None:
+    env = gymnasium.make("Taxi-v4").unwrapped
+    for state in even(TaxiAgent()):
+        mask = env.action_mask(state)  # type: ignore[attr-defined]
+        assert sorted(possible(state)) == [action for action in range(6) if mask[action]]
 
 
 @pytest.mark.parametrize("rule", ["natural", "sab"])

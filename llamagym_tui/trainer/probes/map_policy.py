@@ -9,7 +9,7 @@ move before a map is whole, its states are of several updates, and another map f
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from llamagym_tui.engine.own_torch import own_torch
@@ -70,6 +70,8 @@ class PolicyMapper:
         """Text of each state, panel by panel, row by row."""
         self._observations: list[Any] = []
         """The states themselves; empty: the agent computes no mean return from them."""
+        self._possible: list[Collection[int]] = []
+        """The actions that can be taken in each state; empty: all of them."""
         self._conditions: tuple[GenerationConfig, int] | None = None
         """Sampling and version of the prompt of the last map. None: no map was begun."""
         self._version: int | None = None
@@ -102,6 +104,8 @@ class PolicyMapper:
                 )
             elif _is_played_as_mapped(self._agent):
                 self._observations = _observations(policy_map)
+            if policy_map.possible is not None:
+                self._possible = [*map(policy_map.possible, _observations(policy_map))]
         except RAISED as error:  # a user's own code
             laid_out = PolicyMapLaidOut(
                 why_not=f"{type(self._agent).__name__}.policy_map failed: {described(error)}."
@@ -203,6 +207,9 @@ class PolicyMapper:
         return [self._mapped(shares, prompt_version, update)]
 
     def _mapped(self, shares: list[list[float]], prompt_version: int, update: int) -> PolicyMapped:
+        if self._possible and self._policy.generation.policy == "score":
+            # Among fewer actions the probabilities of a policy that scores them keep their ratios.
+            shares = [*map(_among, shares, self._possible)]
         return PolicyMapped(
             update=update, prompt_version=prompt_version, shares=shares, value=self._value(shares)
         )
@@ -239,6 +246,13 @@ class PolicyMapper:
         prompts = [self._policy.chat.opening(system_prompt, words) for words in states]
         found = probabilities_of_actions(self._policy, prompts)
         return [[float(f"{share:.4g}") for share in row] for row in found]
+
+
+def _among(shares: Sequence[float], possible: Collection[int]) -> list[float]:
+    """The probabilities of all actions, where some cannot be taken."""
+    kept = [share if action in possible else 0.0 for action, share in enumerate(shares)]
+    total = sum(kept)
+    return [share / total for share in kept] if total else kept
 
 
 def _observations(policy_map: PolicyMap) -> list[Any]:

@@ -17,6 +17,7 @@ from llamagym_tui.protocol.events import (
     RunStarted,
     WarningRaised,
 )
+from llamagym_tui.settings import GenerationConfig
 from llamagym_tui.trainer.probes.map_policy import AT_ONCE, FIRST_SLICE, PolicyMapper
 from tests.fake_parts import Clock, CoinAgent, Policy, Stage
 
@@ -81,6 +82,24 @@ def test_the_first_map_comes_at_once_and_asks_about_every_state(table: Table) ->
     assert table.map(prompt="Heads?") == 1
     assert table.calls == [("Heads?", ["0", "1", "2"])]
     assert table.seen[1].shares == [[0.25, 0.75]] * 3
+
+
+class OneSided(MappedCoin):
+    """The first coin can only fall on heads, and the others on either side."""
+
+    def policy_map(self) -> PolicyMap:
+        return super().policy_map()._replace(possible=lambda coin: [0] if coin == 0 else [0, 1])
+
+
+def test_an_action_that_cannot_be_taken_has_no_share_where_actions_are_scored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = Table(monkeypatch, agent_class=OneSided)
+    table.map()
+    assert table.shares() == [[[0.25, 0.75]] * 3], "it samples replies, which may name any action"
+    table.policy.generation = GenerationConfig(policy="score")
+    table.map()
+    assert table.shares()[-1] == [[1.0, 0.0], [0.25, 0.75], [0.25, 0.75]]
 
 
 def test_the_same_policy_is_not_mapped_twice(table: Table) -> None:
