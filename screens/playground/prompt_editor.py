@@ -34,7 +34,7 @@ SENTENCES = {
     "blackjack": (
         "Always hit.",
         "Stick at 17 or more.",
-        "Hit if the dealer has 7 or more, else stick.",
+        "Hit when the dealer's card is above 4.",
     ),
     "cart_pole": ("Always go left.", "If the angle is above 50 go right, else left."),
 }
@@ -96,7 +96,7 @@ class VersionList(OptionList):
         names = [*sentences, *(str(known.version) for known in shown)]
         is_same = names == [option.id for option in self.options]
         if not is_same:
-            self.set_options([Option(Content(f"or try     {name}"), id=name) for name in names])
+            self.set_options([Option(Content(f"try  {name}"), id=name) for name in names])
             self.highlighted = len(sentences) if shown else None
         for known in shown:
             line = version_line(
