@@ -144,7 +144,8 @@ class HomeScreen(Fitted[None]):
         yield Static(title, id="home-title", markup=False)
         if not self._run_is_open:
             with Horizontal(id="home-top"):
-                names = sorted(self._agents, key=self._place)
+                easiest_first = dict.fromkeys((*LEARNT_MIN, *self._agents))
+                names = [name for name in easiest_first if name in self._agents]
                 games = [Option(agent_text(name, self._agents[name]), id=name) for name in names]
                 yield AgentList(*games, id="agents", markup=False)
                 yield ModelList(id="models", markup=False)
@@ -156,12 +157,6 @@ class HomeScreen(Fitted[None]):
             yield Static("looking for runs …", id="no-runs", markup=False)
             yield RunTable(run_is_open=self._run_is_open)
             yield Static(id="runs-chosen", markup=False)
-
-    def _place(self, name: str) -> tuple[bool, int]:
-        """The easiest game comes first, and one that lacks a package last."""
-        measured = list(LEARNT_MIN)
-        at = measured.index(name) if name in measured else len(measured)
-        return bool(missing(self._agents[name])), at
 
     def on_mount(self) -> None:
         self._first_list.focus()

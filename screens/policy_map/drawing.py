@@ -5,6 +5,7 @@ shades stand for them. Digits are at the cursor alone.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from rich.cells import set_cell_size
@@ -339,8 +340,12 @@ def describe(policy: MappedPolicy, cell: MappedCell) -> str:
 
 def shaded(neutral: Color, warmth: float) -> Style:
     """The ground of a place on the scale from cold (0) over neutral to warm (1), and a text that can be read on it."""
-    level = round(warmth * LEVELS) / LEVELS
-    ground = neutral.blend(COLD if level < 0.5 else WARM, abs(2 * level - 1))
+    return _shaded(neutral, round(warmth * LEVELS))
+
+
+@cache
+def _shaded(neutral: Color, level: int) -> Style:
+    ground = neutral.blend(COLD if 2 * level < LEVELS else WARM, abs(2 * level / LEVELS - 1))
     return Style(ground, text_on(ground))
 
 
