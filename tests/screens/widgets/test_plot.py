@@ -100,7 +100,11 @@ def test_the_band_is_around_the_curve_and_a_mark_in_its_column():
     )
     rows = text_of(drawing, 24, 12)
     cells = chart_rows(drawing, 24, 12)
-    assert [n for n, row in enumerate(cells) if any(each.ground == BAND for each in row)] == [3, 4, 5]
+    assert [n for n, row in enumerate(cells) if any(each.ground == BAND for each in row)] == [
+        3,
+        4,
+        5,
+    ]
     assert [n for n, row in enumerate(rows) if "██" in row] == [6, 7, 8, 9]
     assert " v1 " in rows[10]
     columns = {row.index("┊") for row in rows if "┊" in row}
