@@ -14,7 +14,7 @@ POLE = 1.0
 """Metres of the pole."""
 CART = (0.4, 0.24)
 """Width and height of the cart, as Gymnasium draws it."""
-COLUMNS = 41
+COLUMNS = 37
 """Columns of a drawing, in which all lengths and angles are to scale."""
 ROWS = 5
 

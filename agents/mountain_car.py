@@ -10,7 +10,7 @@ from llamagym_tui.agent import Agent, Dots, Panel, PolicyMap, named_levels
 
 RANGES = ((-1.2, 0.6), (-0.07, 0.07))
 FLAG = 0.5
-COLUMNS = 41
+COLUMNS = 37
 """Columns of a drawing."""
 ROWS = 6
 

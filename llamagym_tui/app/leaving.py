@@ -86,8 +86,8 @@ class Leaving(PersonalApp):
                 "The model is being trained, but no turn has been played yet, so this run has no checkpoint to resume."
             ]
         return [
-            f"The model is being trained. Leaving writes a checkpoint; {key_of(self, 'runs.resume', 'r')} in the list "
-            f"of runs goes on from it, or --resume --run-dir {state.run_dir}"
+            f"The model is being trained. Leaving writes a checkpoint. {key_of(self, 'runs.resume', 'r')} in the list "
+            f"of runs resumes it, or --resume --run-dir {state.run_dir}"
         ]
 
     def _unsaved(self) -> list[str]:

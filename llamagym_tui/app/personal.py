@@ -16,6 +16,7 @@ from textual.actions import ActionParseResult
 from textual.app import App, SystemCommand
 from textual.dom import DOMNode
 from textual.filter import LineFilter
+from textual.markup import escape
 from textual.screen import Screen
 from textual.theme import Theme
 
@@ -45,7 +46,8 @@ class PersonalApp(App[None]):
     CSS = (
         "OptionList:ansi > .option-list--option-highlighted { text-style: bold underline !important; } "
         "OptionList:nocolor > .option-list--option-highlighted { text-style: bold underline !important; } "
-        "CommandPalette > .command-palette--help-text { color: $aside; text-style: not bold; }"
+        "CommandPalette > .command-palette--help-text { color: $aside; text-style: not bold; } "
+        "CommandList { text-wrap: nowrap; text-overflow: ellipsis; }"
     )
     """Without colours the cursor is underlined; the help of the palette has the contrast of text."""
     _literal_lines = LiteralLines()
@@ -90,11 +92,11 @@ class PersonalApp(App[None]):
             # Keys without a tooltip are those of lists and scroll bars.
             if enabled and tooltip and binding.action not in listed:
                 listed.add(binding.action)
-                help = f"{self.get_key_display(binding)} · {tooltip}"
+                key = escape(f"{self.get_key_display(binding):<6}")
                 run = partial(self.run_action, binding.action, namespace)
-                yield SystemCommand(binding.description, help, run)
-        own = "Other colours, or the terminal's own (ansi-dark, ansi-light)"
-        yield SystemCommand("Theme", own, self.search_themes)
+                yield SystemCommand(f"{key} {binding.description}: {tooltip}", "", run)
+        own = "other colours, or the terminal's own (ansi-dark, ansi-light)"
+        yield SystemCommand(f"{'':<6} Theme: {own}", "", self.search_themes)
 
     async def run_action(
         self,

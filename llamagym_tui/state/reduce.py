@@ -94,8 +94,10 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
         case events.PromptChanged():
             return _prompt_changed(state, event)
         case events.ModeChanged():
-            meaning = "episodes train the model" if event.mode == "train" else "nothing is trained"
-            return _marked(replace(state, mode=event.mode), event.mode, meaning)
+            changed = replace(state, mode=event.mode)
+            if event.mode == "train":
+                return _marked(changed, "learning", "each batch trains the model again")
+            return _marked(changed, "not learning", "the model only plays")
         case events.SettingsChanged():
             return _settings_changed(state, event)
         case events.SettingsMeasured(values=values, reasons=reasons):

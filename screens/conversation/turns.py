@@ -41,6 +41,8 @@ MIN_WORDS = 12
 """Cells that an observation keeps on its line beside a long action."""
 WORDS_WIDE = 20
 """Cells of an observation on its line; the actions stand below each other after shorter ones."""
+EARNED_WIDE = 6
+"""Cells of a reward or a return, whatever it is, so that the actions stand below each other."""
 MODEL = "$primary"
 BOLD = "bold $foreground"
 WARNING = "$text-warning"
@@ -136,7 +138,8 @@ def line_of(row: Row, width: int) -> Content:
     action = action.truncate(max(1, room - MIN_WORDS), ellipsis=True)
     seen = Content(one_line(words[:MOST]))
     seen = seen.truncate(max(1, room - action.cell_length - 2), ellipsis=True)
-    seen = seen.pad_right(max(0, min(WORDS_WIDE, room // 2) - seen.cell_length))
+    below_each_other = min(WORDS_WIDE, (width - GUTTER - EARNED_WIDE) // 2)
+    seen = seen.pad_right(max(0, below_each_other - seen.cell_length))
     left = Content.assemble(label, seen, "  ", action).truncate(width - earned.cell_length)
     return left.pad_right(width - left.cell_length - earned.cell_length) + earned
 

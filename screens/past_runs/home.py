@@ -52,7 +52,7 @@ in which games are listed."""
 
 NO_RUNS = (
     "enter on a game: watch a model learn it, Blackjack in about a minute. Lessons are short guided experiments. "
-    "Each run is kept here: replay it, go on with it, compare it with others."
+    "Each run is kept here: replay it, resume it, compare it with others."
 )
 
 
@@ -144,7 +144,8 @@ class HomeScreen(Fitted[None]):
         yield Static(title, id="home-title", markup=False)
         if not self._run_is_open:
             with Horizontal(id="home-top"):
-                names = sorted(self._agents, key=self._place)
+                easiest_first = dict.fromkeys((*LEARNT_MIN, *self._agents))
+                names = [name for name in easiest_first if name in self._agents]
                 games = [Option(agent_text(name, self._agents[name]), id=name) for name in names]
                 yield AgentList(*games, id="agents", markup=False)
                 yield ModelList(id="models", markup=False)
@@ -156,12 +157,6 @@ class HomeScreen(Fitted[None]):
             yield Static("looking for runs …", id="no-runs", markup=False)
             yield RunTable(run_is_open=self._run_is_open)
             yield Static(id="runs-chosen", markup=False)
-
-    def _place(self, name: str) -> tuple[bool, int]:
-        """The easiest game comes first, and one that lacks a package last."""
-        measured = list(LEARNT_MIN)
-        at = measured.index(name) if name in measured else len(measured)
-        return bool(missing(self._agents[name])), at
 
     def on_mount(self) -> None:
         self._first_list.focus()
@@ -288,7 +283,7 @@ class HomeScreen(Fitted[None]):
                 ("● " if is_chosen else "  ", "bold $accent"),
                 f"{size_in_words(entry.parameters):>6} ",
                 (f"{where:<7}", "$success" if where == "here" else ASIDE),
-                (entry.name, "bold" if is_chosen else ""),
+                (entry.name.rpartition("/")[2], "bold" if is_chosen else ""),
             )
             options.append(Option(line, id=entry.name))
         models = self.query_one(ModelList)
@@ -336,7 +331,7 @@ def chosen_text(row: RunRow) -> str:
 class BranchDialog(Dialog[RunConfig | None]):
     """A new run from a checkpoint of a past one; dismissed with its settings, or with None."""
 
-    BINDING_GROUP_TITLE = "What if"
+    BINDING_GROUP_TITLE = "Branch"
     BINDINGS = [
         Binding(
             "enter", "branch", "Begin", tooltip="Branch off: a new run begins there.", priority=True

@@ -128,7 +128,7 @@ class RunTable(DataTable[Text]):
         Binding(
             "b",
             "request('branch')",
-            "What if",
+            "Branch",
             tooltip="Branch off: a new run from a checkpoint of this one.",
             id="runs.branch",
         ),

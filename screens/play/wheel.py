@@ -30,7 +30,7 @@ class WheelScreen(ChoosingScreen):
         Binding(
             "escape,w",
             "let_go",
-            "Let go",
+            "Leave",
             tooltip="Leave the wheel: the model acts again.",
             id="wheel.let_go",
         ),

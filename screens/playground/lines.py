@@ -50,6 +50,10 @@ EDIT_S = 30.0
 """Seconds for which the effect of a prompt edit has the status line."""
 NOTICE_S = 8.0
 """Seconds for which a notice has it."""
+HINT_S = 8.0
+"""Seconds in turn for what to try next and for what was just learnt, until the prompt was edited."""
+BETWEEN = "  ·  "
+"""Stands between two sentences."""
 QUICK_S = 2.0
 """Seconds of an update with its batch, below which its progress would only flicker."""
 NARROW_BAR, WIDE_BAR = 10, 30
@@ -98,7 +102,7 @@ def headline(state: RunState, width: int) -> Content:
     if exact is not None:
         value, text = exact, plain(exact)
     elif mean is not None:
-        value, text = mean.mean, mean.text
+        value, text = mean.mean, mean.text.removeprefix("+")
     else:
         return Content.styled(_before_figures(state), ASIDE)
     parts = [Content.styled(text, "bold"), Content.styled(unit, ASIDE)]
@@ -118,7 +122,7 @@ def headline(state: RunState, width: int) -> Content:
 
 def _before_figures(state: RunState) -> str:
     if state.run is None:
-        return "What it earns is shown here, once it plays."
+        return "How well it plays is shown here after its first episodes."
     return "No episode has ended yet."
 
 
@@ -154,19 +158,24 @@ class Status(StateText):
         found = sentences(state, partial(key_of, self.app))
         texts = [Content(one_line(each.text)) for each in found]
         if found and found[0].tone != "-note":
-            text = Content("  ·  ").join(texts)
+            text = Content(BETWEEN).join(texts)
             return text if found[0].tone == "-error" else text.truncate(width, ellipsis=True)
         now = self._clock()
         if now < self._edit_until and (effect := edit_line(state)):
             texts.insert(0, effect)
-        elif self._notice is not None and now < self._notice_until:
+        elif (
+            self._notice is not None and now < self._notice_until and not state.prompt_awaits_reset
+        ):
             assert isinstance(self._notice.fact, Notice)
             texts.insert(0, Content.styled(one_line(self._notice.fact.text), "$accent"))
         if not texts:
-            told = self._learnt(state) or hint(state, partial(key_of, self.app))
-            doing = work_line(state)
-            texts = [each for each in (doing, Content.styled(told, ASIDE)) if each]
-        return Content("  ·  ").join(texts).truncate(width, ellipsis=True)
+            learnt_now, next_step = self._learnt(state), hint(state, partial(key_of, self.app))
+            is_new_here = state.prompt_version == 0 and now % (2 * HINT_S) < HINT_S
+            told = (is_new_here and next_step) or learnt_now or next_step
+            texts = [work_line(state), Content.styled(told, ASIDE)]
+            if texts[0] and sum(each.cell_length for each in texts) + len(BETWEEN) > width:
+                texts.pop()  # What is only half told is not told.
+        return Content(BETWEEN).join(filter(None, texts)).truncate(width, ellipsis=True)
 
     def _learnt(self, state: RunState) -> str:
         """What the last update changed, worked out once for each map."""
@@ -335,7 +344,7 @@ def hint(state: RunState, key: KeyOf) -> str:
     if not state.updates:
         return "its first replies are guesses"
     if state.prompt_version == 0:
-        return f"{key('prompt', 'p')} tells it something, {key('table', 'h')} plays, {key('lesson', 'L')} has lessons"
+        return f"try {key('prompt', 'p')}: tell it something; or {key('table', 'h')}: play yourself"
     return f"{key('policy_map', 'g')} shows what it does in each state"
 
 
@@ -344,8 +353,8 @@ def edit_line(state: RunState) -> Content:
     if state.edit is None:
         return Content()
     parts = [*_play_changes(state), *_return_change(state)]
-    since = f"prompt v{state.edit.version} since {state.edit.episode:,}"
-    return Content.styled(f"{since}: {'; '.join(parts)}", "$accent") if parts else Content()
+    prompt = f"prompt v{state.edit.version}"
+    return Content.styled(f"{prompt}: {'; '.join(parts)}", "$accent") if parts else Content()
 
 
 def _play_changes(state: RunState) -> Iterator[str]:
@@ -361,11 +370,11 @@ def _play_changes(state: RunState) -> Iterator[str]:
     differing = len(changed_choices(before, after))
     of_all = f"of {states:,} {one_line(layout.noun) or 'states'}"
     if differing <= FOLLOWED * states:
-        yield f"plays the same in {states - differing:,} {of_all}"
-        yield "the model hardly follows this prompt"
+        yield f"{differing:,} {of_all} change"
+        yield "the model hardly follows it"
         return
     most = max(new, key=lambda action: new[action] - old[action])
-    yield f"plays differently in {differing:,} {of_all}"
+    yield f"{differing:,} {of_all} change"
     shares = f"{old[most] / states:.0%} → {new[most] / states:.0%}"
     yield f"{one_line(layout.action_names[most])} {shares}"
 
@@ -377,4 +386,4 @@ def _return_change(state: RunState) -> Iterator[str]:
     before = versions.get(state.edit.version_before)
     after = versions.get(state.edit.version)
     if before is not None and after is not None and min(before.episodes, after.episodes) >= FEWEST:
-        yield f"return {before.text} → {after.text}"
+        yield f"return {before.mean_text} → {after.text}"

@@ -34,6 +34,8 @@ MOST_BARS = 4
 """Actions that have a bar at the table."""
 FRAME = 2
 """Rows of a frame."""
+TITLE_EDGES = 7
+"""Cells of the upper edge of a frame, within its corners, that its title and what is behind it leave to others."""
 
 
 class Pane(Vertical, can_focus=True):
@@ -108,19 +110,24 @@ class MapPane(Pane):
         has_time = state.turn_s > 0 or state.phase == "paused"
         grid.place_on(state.view.seen if has_time else "")
         signs = Content.assemble(*legend(layout, has_colours=not self.app.no_color))
-        self.entitle(Content(self._agreement(state)), signs)
+        self.entitle(Content(self._agreement(state, width - TITLE_EDGES)), signs)
 
-    def _agreement(self, state: RunState) -> str:
-        """In how many states it plays as is best, and how many more than at the start."""
+    def _agreement(self, state: RunState, room: int) -> str:
+        """In how many states it plays as is best, and how many more than at the start; less in a narrow title."""
         policy = self._grid.policy
+        room -= self._label.cell_length
         if state.mapped is None:
-            return f"{best_name(policy.layout)}, which the model is to learn"
+            name = best_name(policy.layout)
+            told = f"{name}, which the model is to learn"
+            return told if len(told) <= room else name.removeprefix("the ")
         if not policy.words:
             return ""
         agreeing, states = policy.count
         gained = agreeing - MappedPolicy(policy.layout, state.film[0]).count.agreeing
         more = f" {'▲' if gained > 0 else '▼'} {abs(gained):,}" if gained else ""
-        return f"{agreeing:,} of {states:,} {policy.how}{more}"
+        count = f"{agreeing:,} of {states:,}"
+        told = f"{count} {policy.how}{more}"
+        return told if len(told) <= room else count
 
 
 class CurvePane(Pane):

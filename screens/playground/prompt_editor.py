@@ -34,12 +34,11 @@ SENTENCES = {
     "blackjack": (
         "Always hit.",
         "Stick at 17 or more.",
-        "Hit if the dealer has 7 or more, else stick.",
+        "Hit when the dealer's card is above 4.",
     ),
     "cart_pole": ("Always go left.", "If the angle is above 50 go right, else left."),
 }
 """Sentences that the bundled model follows, as its card has measured, by agent; of others its actions make some."""
-MOST_SENTENCES = 3
 HARDLY_FOLLOWS = (
     "Only the bundled model has learnt to follow prompts; this one may play on as before."
 )
@@ -50,7 +49,7 @@ def sentences_to_try(state: RunState) -> tuple[str, ...]:
     known = SENTENCES.get(state.config.agent)
     if known is not None or state.map_layout is None:
         return known or ()
-    names = state.map_layout.action_names[:MOST_SENTENCES]
+    names = state.map_layout.action_names[:3]
     return tuple(f"Always choose {one_line(name)}." for name in names)
 
 
@@ -96,7 +95,7 @@ class VersionList(OptionList):
         names = [*sentences, *(str(known.version) for known in shown)]
         is_same = names == [option.id for option in self.options]
         if not is_same:
-            self.set_options([Option(Content(f"or try     {name}"), id=name) for name in names])
+            self.set_options([Option(Content(f"try  {name}"), id=name) for name in names])
             self.highlighted = len(sentences) if shown else None
         for known in shown:
             line = version_line(

@@ -5,6 +5,7 @@ shades stand for them. Digits are at the cursor alone.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from rich.cells import set_cell_size
@@ -201,9 +202,24 @@ def _title_line(panel: MapPanel, place: Place, cell: CellSize) -> Iterator[Piece
         yield Piece(_fitted(panel.title, len(panel.columns) * cell.width), Style(bold=True))
         return
     yield Piece(_fitted(panel.title, place.label - 1) + " ", Style(bold=True))
-    for label in panel.columns:
-        short = label[-1:] if cell.width == 1 else label
-        yield Piece(_centred(short, cell.width), Style(dim=True))
+    every = _every(panel.columns, cell.width)
+    for at in range(0, len(panel.columns), every):
+        label = panel.columns[at]
+        room = min(every, len(panel.columns) - at) * cell.width
+        if cell.width == 1 and every == 1:
+            label = label[-1:]
+        elif every > 1 and len(label) > room:
+            label = ""
+        yield Piece(_centred(label, room), Style(dim=True))
+
+
+def _every(labels: Sequence[str], width: int) -> int:
+    """Each how many columns has its label, so that a label that is cut is not taken for another."""
+    cut = [label[-1:] if width == 1 else label[:width] for label in labels]
+    if len(set(cut)) == len(set(labels)):
+        return 1
+    longest = max(map(len, labels))
+    return -(-(longest + 1) // width)
 
 
 def _row_label(label: str, place: Place) -> Piece:
@@ -317,15 +333,19 @@ def describe(policy: MappedPolicy, cell: MappedCell) -> str:
         parts.append(f"other replies {share(rest)}")
     if cell.agrees is None:
         return ", ".join(parts)
-    verdict = "agrees" if cell.agrees else f"{DIFFERS} differs"
     best = " or ".join(names[action] for action in cell.cell.best)
-    return f"{verdict}, {best_name(layout)}: {best}. {', '.join(parts)}"
+    sign = "" if cell.agrees else f"{DIFFERS} "
+    return f"{sign}the model: {', '.join(parts)}; {best_name(layout)}: {best}"
 
 
 def shaded(neutral: Color, warmth: float) -> Style:
     """The ground of a place on the scale from cold (0) over neutral to warm (1), and a text that can be read on it."""
-    level = round(warmth * LEVELS) / LEVELS
-    ground = neutral.blend(COLD if level < 0.5 else WARM, abs(2 * level - 1))
+    return _shaded(neutral, round(warmth * LEVELS))
+
+
+@cache
+def _shaded(neutral: Color, level: int) -> Style:
+    ground = neutral.blend(COLD if 2 * level < LEVELS else WARM, abs(2 * level / LEVELS - 1))
     return Style(ground, text_on(ground))
 
 
@@ -337,7 +357,7 @@ def legend(layout: PolicyMapLaidOut, *, has_colours: bool = True) -> list[tuple[
         warm = names[layout.action]
         cold = names[1 - layout.action] if len(names) == 2 else f"no {warm}"
         if not has_colours:
-            return [(f"█ {warm}  ░ {cold}  {differs}", "")]
+            return [(f"█ {warm}  (blank) {cold}  {differs}", "")]
         return [("█", WARM.hex), (f" {warm}  ", ""), ("█", COLD.hex), (f" {cold}  {differs}", "")]
     cells = [cell for panel in layout.panels for row in panel.cells for cell in row]
     if any(cell.action is not None for cell in cells):

@@ -139,6 +139,9 @@ def chart_rows(drawing: Drawing, width: int, height: int) -> list[list[Cell]]:
     texts = {level: _name(level, low, high) for level in drawing.levels}
     names = max(map(len, texts.values()), default=-1) + 1
     if 3 * names > width:
+        texts = {level: level.name.partition(" ")[0] for level in drawing.levels}
+        names = max(map(len, texts.values()), default=-1) + 1
+    if 3 * names > width:
         names = 0
     xs = [x for curve in drawing.curves for x, _ in curve.points]
     left = min(xs) if drawing.left is None else drawing.left
@@ -168,7 +171,7 @@ def _cells(text: str, color: str) -> list[Cell]:
 
 def _over(below: Cell, cell: Cell) -> Cell:
     """A cell drawn over another one: it stands on what fills the other."""
-    if cell.ground or cell.character in TOPS:
+    if cell.ground or cell.character == TOPS[-1]:
         return cell
     ground = FILL if below.character == TOPS[-1] and below.color == FILL else below.ground
     return cell._replace(ground=ground)

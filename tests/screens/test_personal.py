@@ -62,7 +62,7 @@ async def test_the_palette_lists_what_can_be_done_now_and_does_it(make_app: Make
     async with rolling_out(app, SMALL) as pilot:
         await pilot.press("ctrl+p")
         await reaches(pilot, CommandPalette)
-        await sees(pilot, "Checkpoint")
+        await sees(pilot, "Theme: other colours")
         await pilot.press(*"checkp")
         await until(pilot, lambda: found(app)[:1] == ["Checkpoint"])
         await pilot.press("enter")
@@ -71,16 +71,19 @@ async def test_the_palette_lists_what_can_be_done_now_and_does_it(make_app: Make
 
 def found(app: LlamaGymApp) -> list[str]:
     """The titles that the palette shows, the first one first."""
-    return [
-        str(option.prompt).partition("\n")[0] for option in app.screen.query_one(OptionList).options
-    ]
+    return [named(str(option.prompt)) for option in app.screen.query_one(OptionList).options]
+
+
+def named(row: str) -> str:
+    """The command in a row of the palette, between its key and its meaning."""
+    return row[7:].partition(":")[0]
 
 
 async def test_the_palette_leaves_out_what_cannot_be_done(make_app: MakeApp):
     app = make_app(fakes.FakeClient(list(fakes.opening_events())[:2]))
     async with app.run_test(size=SMALL) as pilot:
         await sees(pilot, "▸ model")
-        titles = {command.title for command in app.get_system_commands(app.screen)}
+        titles = {named(command.title) for command in app.get_system_commands(app.screen)}
         assert {"Metrics", "Prompt", "Theme", "Quit"} <= titles
         assert not titles & {"Pause", "Checkpoint", "Roll back", "Settings", "Restart"}
 

@@ -90,8 +90,8 @@ def test_the_mean_return_starts_anew_with_another_prompt_or_mode():
 
 def test_a_change_by_a_persons_hand_leaves_a_mark_and_a_notice():
     state = started(fakes.counted([1.0] * 8, 8), ModeChanged(mode="inference"))
-    assert [(mark.episode, mark.label) for mark in state.marks] == [(8, "inference")]
-    assert state.transcript.entries[-1].fact == Notice("inference: nothing is trained")
+    assert [(mark.episode, mark.label) for mark in state.marks] == [(8, "not learning")]
+    assert state.transcript.entries[-1].fact == Notice("not learning: the model only plays")
 
 
 def test_the_curve_of_a_branch_begins_with_a_mark_at_its_parents_update():

@@ -125,7 +125,7 @@ def converted(file: Path, notify: Callable[[str], None] = lambda words: None) ->
         _require_whole(file.name, keys, has_tokens=TOKENS in reader.fields)
         notify(f"converting {file.name}")
         with _computed_once(file.name, reader, notify):
-            _convert(file, reader, keys, draft)
+            _convert(file, reader, keys, draft, notify)
         put_in_place(draft, folder)
     except ModelLoadError:
         raise
@@ -189,7 +189,9 @@ def put_in_place(made: Path, folder: Path) -> None:
             raise
 
 
-def _convert(file: Path, reader: Any, keys: Mapping[str, Any], folder: Path) -> None:
+def _convert(
+    file: Path, reader: Any, keys: Mapping[str, Any], folder: Path, notify: Callable[[str], None]
+) -> None:
     """Write model and tokenizer of a file into a folder.
 
     Raises:
@@ -221,6 +223,7 @@ def _convert(file: Path, reader: Any, keys: Mapping[str, Any], folder: Path) -> 
         raise ModelLoadError(
             f"The GGUF file {file.name} has {in_file:,} weights, of which transformers reads {in_model:,}: {INSTEAD}."
         )
+    notify(f"writing {file.name} as safetensors")
     tokenizer = AutoTokenizer.from_pretrained(**source)
     # The weights are dequantized by now; as long as a model says that it is quantized, it refuses to be saved.
     model.hf_quantizer = None

@@ -169,7 +169,9 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         own = getattr(head, "base_layer", head)
         own.weight = nn.Parameter(torch.zeros_like(own.weight), requires_grad=False)  # tied no more
         config.tie_word_embeddings = False
-        setattr(config, READ_DEPTH, layers)  # a merged model is loaded without this class, and plays as it did
+        setattr(
+            config, READ_DEPTH, layers
+        )  # a merged model is loaded without this class, and plays as it did
         self.read_depth = layers
 
     def _restore_depth(self, layers: int) -> None:

@@ -74,7 +74,8 @@ def test_a_file_is_converted_once_to_whole_weights_without_quantization(
     monkeypatch.setattr(gguf_files, "TOLD", tensors)
     folder = converted(file, told.append)
     whole = f"converting small.gguf: {tensors} of {tensors} tensors"
-    assert told == ["reading small.gguf", "converting small.gguf", whole]
+    written = "writing small.gguf as safetensors"
+    assert told == ["reading small.gguf", "converting small.gguf", whole, written]
     assert folder.parent == tmp_path / "cache" / "models"
     assert [each.name for each in folder.parent.iterdir()] == [folder.name]
     config = json.loads((folder / "config.json").read_text())
@@ -83,7 +84,7 @@ def test_a_file_is_converted_once_to_whole_weights_without_quantization(
     assert load_model_and_tokenizer(str(folder), "cpu").parameters == lm.num_parameters()
     assert isinstance(gguf.GGUFReader, type)  # for transformers it was another one
     assert converted(file) == folder
-    assert len(told) == 3
+    assert len(told) == 4
 
 
 @pytest.mark.parametrize("there", ["cache", "package", "hub", "nowhere"])

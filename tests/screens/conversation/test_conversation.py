@@ -65,6 +65,14 @@ def test_a_turn_is_a_line_with_observation_action_and_result():
     assert notice.strip() == "A notice."
 
 
+def test_actions_stand_below_each_other_whatever_came_of_them():
+    transcript = Transcript()
+    for number, earned in enumerate((0.0, -1.0, 12.0)):
+        for event in fakes.hand(number, [("You stand at 1.", HIT, "json")], earned):
+            transcript = transcript.after(event)  # type: ignore[arg-type]
+    assert len({line.index("hit") for line in lines(transcript, 38)}) == 1
+
+
 def test_a_long_observation_leaves_room_for_the_action():
     transcript = Transcript()
     for event in fakes.hand(0, [("日本 " * 99, HIT, "json")], 1.0):

@@ -19,6 +19,7 @@ from llamagym_tui.protocol.events import (
     WarningRaised,
 )
 from llamagym_tui.screens.playground.lines import (
+    HINT_S,
     NOTICE_S,
     STEADY_S,
     Headline,
@@ -55,7 +56,7 @@ def test_the_exact_mean_return_stands_between_random_play_and_the_best() -> None
 
 def test_without_it_the_mean_of_the_last_episodes_has_its_interval() -> None:
     state = after(*fakes.opening_events(), fakes.counted([1.0, -1.0] * 50, 100))
-    assert headline(state, 80).plain.startswith("+0.00 ± 0.20   random")
+    assert headline(state, 80).plain.startswith("0.00 ± 0.20   random")
 
 
 def test_a_policy_worse_than_random_has_an_empty_bar() -> None:
@@ -125,6 +126,26 @@ async def test_a_notice_has_the_status_line_for_some_seconds() -> None:
         line.show(noticed)
         await until(pilot, lambda: "playing 1,024 turns" in widget_text(line), "the work")
         assert "disk" not in widget_text(line)
+
+
+async def test_what_to_try_next_and_what_was_learnt_have_the_line_in_turn() -> None:
+    now = 0.0
+    learnt_now = replace(after(*blackjack(16.5), hitting(15.5, update=13)), prompt_version=0)
+
+    class StatusApp(BareApp):
+        def compose(self) -> ComposeResult:
+            yield Status(learnt_now, clock=lambda: now)
+
+    async with StatusApp().run_test(size=WIDE) as pilot:
+        line = pilot.app.query_one(Status)
+        line.show(learnt_now)
+        await until(pilot, lambda: "tell it something" in widget_text(line), "what to try")
+        now = HINT_S
+        line.show(learnt_now)
+        await until(pilot, lambda: "soft 16 v A now stick" in widget_text(line), "what was learnt")
+        await pilot.resize_terminal(60, 20)
+        await until(pilot, lambda: "now stick" not in widget_text(line), "no half sentence")
+        assert "…" not in widget_text(line)
 
 
 def test_the_layers_that_were_compared_are_a_row_of_bars() -> None:

@@ -58,6 +58,16 @@ async def test_before_the_first_map_the_best_play_stands_there_dimmed(make_app: 
         assert not grid.has_class("-ghost")
 
 
+async def test_the_title_of_a_narrow_map_is_whole(make_app: MakeApp):
+    app = make_app(fakes.FakeClient([BLACKJACK]))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await sees(pilot, "what it would do · best play ")
+        app._client.emit(
+            *map_events.opening_events(1), BLACKJACK, map_events.hitting(16.5, update=1)
+        )
+        await sees(pilot, "what it would do · 244 of 280 ")
+
+
 async def test_the_map_says_how_it_plays_and_a_click_opens_it_whole(make_app: MakeApp):
     client = fakes.FakeClient(map_events.blackjack())
     app = make_app(client)

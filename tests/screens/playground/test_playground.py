@@ -186,7 +186,7 @@ async def test_the_death_of_the_trainer_is_told_and_the_table_still_opens(
         assert client.sent == []
         await pilot.press("h")
         await reaches(pilot, HumanTableScreen)
-        await sees(pilot, "YOU PLAY")
+        await sees(pilot, "a key takes its action at once")
         await pilot.press("escape", "q")
     assert app.return_code == 1
 

@@ -81,7 +81,7 @@ async def test_a_sentence_ends_the_draft_and_another_one_takes_its_place(make_ap
     app = make_app(fakes.FakeClient(EVENTS))
     async with app.run_test(size=SMALL) as pilot:
         draft = await open_editor(pilot, app)
-        await sees(pilot, "or try     Stick at 17 or more.")
+        await sees(pilot, "try  Stick at 17 or more.")
         await pilot.press("tab", "home", "enter")
         await until(pilot, lambda: draft.text == "Hit below 13. Always hit.")
         await pilot.press("tab", "home", "down", "enter")
@@ -103,7 +103,7 @@ async def test_a_model_that_has_not_learnt_to_follow_prompts_is_named_beforehand
     app = make_app(fakes.FakeClient(EVENTS), model=model)
     async with app.run_test(size=(160, 45)) as pilot:
         await open_editor(pilot, app)
-        await sees(pilot, "applies the draft")
+        await sees(pilot, "v2 is active")
         assert ("Only the bundled model has learnt" in shown(pilot)) == noted
 
 
@@ -112,7 +112,7 @@ async def test_the_editor_leaves_the_map_in_sight(make_app: MakeApp):
     async with app.run_test(size=(120, 34)) as pilot:
         await open_editor(pilot, app)
         frame = app.screen.query_one(".dialog").region
-        assert frame.right == 60
+        assert frame.right == 48
         assert frame.y > 10
         assert frame.bottom == 33, "above the row of keys"
 

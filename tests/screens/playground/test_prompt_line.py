@@ -28,15 +28,13 @@ def after(*events: AnyEvent, **settings: object) -> RunState:
 def test_an_edit_that_is_followed_says_in_how_many_hands_and_of_which_action_there_is_more():
     state = after(EDIT, hitting(17.5, update=12, prompt_version=2))
     # Hard totals 4 to 14 and soft ones 12 to 14 were hit: 14 of 28 rows; now 15 to 17 of both are, too: 20.
-    assert edit_line(state).plain == (
-        "prompt v2 since 0: plays differently in 60 of 280 hands; hit 50% → 71%"
-    )
+    assert edit_line(state).plain == "prompt v2: 60 of 280 hands change; hit 50% → 71%"
 
 
 def test_a_model_that_does_not_listen_is_told_of():
     state = after(EDIT, hitting(14.5, update=12, prompt_version=2))
     assert edit_line(state).plain == (
-        "prompt v2 since 0: plays the same in 280 of 280 hands; the model hardly follows this prompt"
+        "prompt v2: 0 of 280 hands change; the model hardly follows it"
     )
 
 
@@ -52,9 +50,7 @@ def test_returns_before_and_after_are_compared_from_a_hundred_episodes_on():
     whole = fakes.counted([-1.0], 200, prompt_version=2)
     assert edit_line(after(before, EDIT, half)).plain == ""
     # By hand: the root of 100/99 over 10, times 1.96.
-    assert edit_line(after(before, EDIT, half, whole)).plain == (
-        "prompt v2 since 100: return +0.00 ± 0.20 → −1 ± 0"
-    )
+    assert edit_line(after(before, EDIT, half, whole)).plain == ("prompt v2: return +0.00 → −1 ± 0")
 
 
 @pytest.mark.parametrize("size", [(120, 34), (80, 24)])
@@ -63,7 +59,7 @@ async def test_the_line_stands_in_the_playground(make_app: MakeApp, size: tuple[
     app = make_app(client)
     async with rolling_out(app, size) as pilot:
         client.emit(EDIT, hitting(17.5, update=12, prompt_version=2))
-        await sees(pilot, "prompt v2 since 0: plays differently in 60 of 280 hands; hit 50% → 71%")
+        await sees(pilot, "prompt v2: 60 of 280 hands change; hit 50% → 71%")
         assert "Warning" not in shown(pilot)
 
 

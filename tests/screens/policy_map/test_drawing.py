@@ -6,6 +6,7 @@ from textual.color import Color
 from textual.style import Style
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
+from llamagym_tui.agents.cart_pole import CartPoleAgent
 from llamagym_tui.agents.tic_tac_toe import BOARDS, TicTacToeAgent
 from llamagym_tui.protocol.events import PolicyMapped
 from llamagym_tui.screens.policy_map.drawing import (
@@ -84,6 +85,12 @@ def test_two_rows_of_states_are_one_line_where_rows_are_short() -> None:
     assert cell.style.background == shaded(DARK, 0.6).background, "14: P(hit) is 0.555"
 
 
+def test_a_label_of_a_column_is_never_cut_to_that_of_another() -> None:
+    layout = layout_of(CartPoleAgent())
+    top = drawn(MappedPolicy(layout, None), 36, 11)[0]
+    assert top.split() == ["cart", "at", "rest", *layout.panels[0].columns[:10:2]]
+
+
 def test_a_board_has_its_marks_and_the_move_that_is_likeliest() -> None:
     policy = playing(4, 8, 0, 4, 1, 3, 2, 5)
     lines = drawn(policy, 38, 11)
@@ -117,4 +124,4 @@ def test_the_legend_has_the_colours_of_two_actions_or_their_shades() -> None:
         *(("█", WARM.hex), (" hit  ", "")),
         *(("█", COLD.hex), (" stick  ◦ not the best", "")),
     ]
-    assert legend(BLACKJACK, has_colours=False) == [("█ hit  ░ stick  ◦ not the best", "")]
+    assert legend(BLACKJACK, has_colours=False) == [("█ hit  (blank) stick  ◦ not the best", "")]

@@ -89,9 +89,8 @@ async def test_the_cursor_moves_over_the_edge_and_tells_of_its_cell(make_app: Ma
         assert grid.cursor == Spot(0, 5, 8)
         await sees(pilot, "Your total: 16. Usable ace: no. Dealer shows: 10.")
         # 0.5 + 0.11 (14.5 - 16) = 0.335 of 0.99
-        await sees(
-            pilot, "◦ differs, the best play: hit. stick 65.8%, hit 33.2%, other replies 1.0%"
-        )
+        told = "◦ the model: stick 65.8%, hit 33.2%, other replies 1.0%; the best play: hit"
+        await sees(pilot, told)
         await pilot.press(*["up"] * 9)
         assert grid.cursor == Spot(0, 0, 8)
 

@@ -62,6 +62,22 @@ def test_a_level_far_off_stands_at_the_edge_and_does_not_flatten_the_curve():
     assert any("╌" in row and row.rstrip().endswith("best 36") for row in near)
 
 
+def test_a_narrow_chart_names_its_levels_without_their_figures():
+    curve = Curve([(0.0, -1.0), (9.0, 1.0)])
+    drawing = Drawing([curve], levels=[Level(0.0, BOUND, "random −0.396")])
+    assert any("random −0.396" in row for row in text_of(drawing, 60, 8))
+    narrow = text_of(drawing, 36, 8)
+    assert any(row.endswith(" random") for row in narrow)
+
+
+def test_the_top_of_the_area_stands_on_the_band():
+    points = [(float(x), 0.3 * (x % 2)) for x in range(11)]
+    cells = chart_rows(Drawing([Curve(points)], [1.0] * 11), 30, 9)
+    tops = [cell for row in cells for cell in row if cell.character in "▁▂▃▄▅▆▇"]
+    assert tops
+    assert {cell.ground for cell in tops} <= {BAND}
+
+
 @pytest.mark.parametrize(
     ("width", "labels"), [(40, ["0", "2,000", "4,000", "6,000"]), (26, ["0", "5,000"])]
 )
@@ -84,7 +100,11 @@ def test_the_band_is_around_the_curve_and_a_mark_in_its_column():
     )
     rows = text_of(drawing, 24, 12)
     cells = chart_rows(drawing, 24, 12)
-    assert [n for n, row in enumerate(cells) if any(each.ground == BAND for each in row)] == [3, 4]
+    assert [n for n, row in enumerate(cells) if any(each.ground == BAND for each in row)] == [
+        3,
+        4,
+        5,
+    ]
     assert [n for n, row in enumerate(rows) if "██" in row] == [6, 7, 8, 9]
     assert " v1 " in rows[10]
     columns = {row.index("┊") for row in rows if "┊" in row}
