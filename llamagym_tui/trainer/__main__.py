@@ -115,8 +115,7 @@ def _session(
     from llamagym_tui.trainer.session import Session
 
     is_imported.set()
-    session = Session(first.config, store, command_queue, sinks=[send])
-    session.showing.turn_s = PACE_S
+    session = Session(first.config, store, command_queue, sinks=[send], turn_s=PACE_S)
     return 0 if session.run() == "stopped" else 1
 
 
