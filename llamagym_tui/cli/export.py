@@ -92,6 +92,11 @@ def _write(run_dir: Path, out: Path, *, merge: bool) -> None:
     loaded = load_model_and_tokenizer(str(run_dir), "cpu", dtype="float32" if merge else None)
     story = story_of(run_dir)
     text = f"{story.state.system_prompt} {story.state.agent}"
+    if loaded.model.is_adapted and loaded.model.read_depth and not merge:
+        raise UsageError(
+            f"The run reads the first {loaded.model.read_depth} layers of its model, which an adapter cannot say of "
+            "its base: export it with --merge."
+        )
     model = loaded.model.pretrained_model
     trained = _logprobs(model, loaded.tokenizer, text)
     if loaded.model.is_adapted and merge:

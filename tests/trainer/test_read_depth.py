@@ -116,6 +116,9 @@ def test_a_saved_and_a_merged_model_of_first_layers_play_the_same(
     assert not whole.config.tie_word_embeddings
     ids = torch.tensor([[5, 6, 7]])
     assert torch.allclose(whole(ids).logits, merged(ids).logits, atol=1e-5)
+    policy.chat.tokenizer.save_pretrained(tmp_path / "merged")
+    loaded = load_model_and_tokenizer(str(tmp_path / "merged"), "cpu")
+    assert loaded.model.read_depth == 5, "replies of other lengths are compared as before"
 
 
 def test_at_random_each_action_is_as_likely_and_no_prompt_is_read(deep: str) -> None:

@@ -71,7 +71,8 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         self._take_critic(ValueHead(self.causal_lm.config.get_text_config().hidden_size))
         self.has_default_adapter = False
         """True for a fresh adapter with default settings, which the trainer may replace."""
-        self.read_depth: int | None = None
+        config = self.causal_lm.config.get_text_config()
+        self.read_depth: int | None = getattr(config, READ_DEPTH, None)
         """The number of layers, if they are the first ones of a deeper model, under a head that began as zeros."""
         self._backbone: Backbone | None = None
 
@@ -168,6 +169,9 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         own = getattr(head, "base_layer", head)
         own.weight = nn.Parameter(torch.zeros_like(own.weight), requires_grad=False)  # tied no more
         config.tie_word_embeddings = False
+        setattr(
+            config, READ_DEPTH, layers
+        )  # a merged model is loaded without this class, and plays as it did
         self.read_depth = layers
 
     def _restore_depth(self, layers: int) -> None:

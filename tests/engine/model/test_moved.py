@@ -76,7 +76,9 @@ def test_a_run_goes_on_with_its_model_at_another_path(base: Path, tmp_path: Path
     moved = tmp_path / "moved"
     other = tmp_path / "other"
     other.mkdir()
-    with pytest.raises(RunStoreError, match=r"has model .*base, not .*other; go on with the same"):
+    with pytest.raises(
+        RunStoreError, match=r"has model .*base, not .*other; resume it with the same"
+    ):
         RunStore(tmp_path / "run").check(resumed(model=str(other)))
     base.rename(moved)
     with pytest.raises(UsageError, match=r"where there is none any more; say .* with --model"):

@@ -143,7 +143,7 @@ def test_as_many_failures_in_a_row_as_are_allowed_end_the_run(make_rollout, limi
     rollout, _ = make_rollout(faulty(fault), max_failures=limit)
     with pytest.raises(
         EnvError,
-        match=rf"^{limit} episodes in a row failed.*KeyError: 'map' \(.*--resume, or start again\.$",
+        match=rf"^{limit} episodes in a row failed.*KeyError: 'map' \(.*--resume it, or begin again\.$",
     ):
         fill(rollout)
     assert rollout.failures.dropped == limit
