@@ -50,7 +50,9 @@ def test_a_lesson_begins_a_run_of_its_settings_and_names_keys_that_exist(name: s
     assert about.read_text() == f"{name}: {lesson.title}"
     text = with_keys(lesson.text)
     assert "{" not in text
-    assert "_" not in text.replace(lesson.agent, ""), "a setting is named as the screen of settings names it"
+    assert "_" not in text.replace(lesson.agent, ""), (
+        "a setting is named as the screen of settings names it"
+    )
 
 
 @pytest.mark.parametrize(
