@@ -144,7 +144,7 @@ class Actions(Leaving):
         text = lesson.answer if answer else self._with_keys(lesson.text)
         yes = "back to the lesson" if answer else "show the answer"
         then = partial(self.action_lesson, not answer)
-        ConfirmDialog(lesson.title, Content(text), yes=yes, no="go on").ask(self, then)
+        ConfirmDialog(lesson.title, Content(text), yes=yes, no="close").ask(self, then)
 
     def _with_keys(self, text: str) -> str:
         """A text of a lesson with the keys that bindings have now."""

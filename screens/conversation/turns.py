@@ -199,7 +199,7 @@ def paragraphs(fact: Fact, *, by_person: bool = False) -> list[Paragraph]:
             turns = counted(fact.left_out, "turn")
             return [_notice(f"The prompt leaves out the oldest {turns} of the episode."), shown]
         case ReplySoFar():
-            speaker = "you" if by_person or fact.by_person else "agent"
+            speaker = "you" if by_person or fact.by_person else "model"
             return [Paragraph(speaker, _said(fact), f"bold {MODEL}")]
         case ActionsProbed():
             return [Paragraph("policy", _probed(fact))]

@@ -139,7 +139,10 @@ def chart_rows(drawing: Drawing, width: int, height: int) -> list[list[Cell]]:
     texts = {level: _name(level, low, high) for level in drawing.levels}
     names = max(map(len, texts.values()), default=-1) + 1
     if 3 * names > width:
-        texts = {level: level.name.partition(" ")[0] for level in drawing.levels}
+        texts = {
+            level: _name(level._replace(name=level.name.partition(" ")[0]), low, high)
+            for level in drawing.levels
+        }
         names = max(map(len, texts.values()), default=-1) + 1
     if 3 * names > width:
         names = 0

@@ -48,7 +48,11 @@ def test_a_lesson_begins_a_run_of_its_settings_and_names_keys_that_exist(name: s
     assert catalog.agent_name(config.agent) == lesson.agent
     about = Path(config.run_dir) / run_store.ABOUT_FILE
     assert about.read_text() == f"{name}: {lesson.title}"
-    assert "{" not in with_keys(lesson.text)
+    text = with_keys(lesson.text)
+    assert "{" not in text
+    assert "_" not in text.replace(lesson.agent, ""), (
+        "a setting is named as the screen of settings names it"
+    )
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,7 @@ async def test_the_newest_turn_is_shown_in_full_where_play_is_watched_and_grows(
         for text in ("I ", "would"):
             transcript = transcript.after(TokensStreamed(episode=1, turn=0, text=text))
             app.view.show(transcript.entries)
-        await sees(pilot, "agent   I would▌")
+        await sees(pilot, "model   I would▌")
         app.view.mark_next(-1)
         app.view.mark_next(-1)
         await sees(pilot, "env     Your total: 14. (0)")

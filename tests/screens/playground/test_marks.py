@@ -41,7 +41,7 @@ async def test_clicks_and_keys_mark_a_turn_that_is_then_shown_in_full(make_app: 
         assert view.marked is not None
         assert (view.marked.episode, view.marked.turn) == (11, 0)
         await sees(pilot, "i inspects, end unmarks")
-        await sees(pilot, "agent   11.0 so hit")
+        await sees(pilot, "model   11.0 so hit")
         seen = []
         for key in "kkkjjjj":
             await pilot.press(key)

@@ -68,6 +68,8 @@ def test_a_narrow_chart_names_its_levels_without_their_figures():
     assert any("random −0.396" in row for row in text_of(drawing, 60, 8))
     narrow = text_of(drawing, 36, 8)
     assert any(row.endswith(" random") for row in narrow)
+    far = Drawing([curve], levels=[Level(500.0, BOUND, "best 500.0000000")])
+    assert text_of(far, 26, 8)[0].endswith(" best ↑")
 
 
 def test_the_top_of_the_area_stands_on_the_band():
