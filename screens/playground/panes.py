@@ -168,7 +168,7 @@ def pace(state: RunState) -> str:
             parts[-1] += f" → {state.env_intended + 1:,}?"
     if state.turn_s or state.turn_s_intended:
         asked = "" if state.turn_s_intended == state.turn_s else f" → {state.turn_s_intended:g}?"
-        parts.append(f"shown at {state.turn_s:g}{asked} s a turn")
+        parts.append(f"{state.turn_s:g}{asked} s a turn")
     return " · ".join(parts)
 
 
