@@ -26,6 +26,8 @@ from llamagym_tui.trainer.pipes import EventPipe, take_over_wire
 
 GRACE_S = 20.0
 """Seconds that a step or update under way has to end, and a checkpoint to be written, once the parent is gone."""
+PACE_S = 0.5
+"""Seconds of a turn that a screen shows at first: eyes follow it, and its batch is still there to be inspected."""
 log = logging.getLogger("llamagym_tui.trainer")
 
 
@@ -113,7 +115,7 @@ def _session(
     from llamagym_tui.trainer.session import Session
 
     is_imported.set()
-    session = Session(first.config, store, command_queue, sinks=[send])
+    session = Session(first.config, store, command_queue, sinks=[send], turn_s=PACE_S)
     return 0 if session.run() == "stopped" else 1
 
 

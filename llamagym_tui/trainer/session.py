@@ -236,6 +236,8 @@ class Session(SessionBase):
                 trained=self.builders.trained(self.policy),
             )
         )
+        if self.showing.turn_s:
+            self.emit(events.PaceChanged(turn_s=self.showing.turn_s))
         self.policy_map.lay_out()
         restored = changes_since(self.given, self.config)
         if restored:

@@ -100,6 +100,7 @@ class SessionBase:
         sinks: Sequence[Sink] = (),
         clock: Callable[[], float] = time.monotonic,
         builders: Builders | None = None,
+        turn_s: float = 0.0,
         evaluates_end: bool = False,
     ) -> None:
         """A session that waits to `run`, with a run's folder, which receives every event and is closed.
@@ -107,6 +108,7 @@ class SessionBase:
         Args:
             sinks: receive every event too.
             clock: seconds, monotonic.
+            turn_s: seconds between two turns that are shown to a person at first.
             evaluates_end: evaluate the policy that it ends with, unless it is stopped before its limit.
         """
         self.phase: events.Phase = "loading"
@@ -137,6 +139,7 @@ class SessionBase:
         self.emitter = EventEmitter(taken_by, clock, began_s=store.last_at_s)
         self.emit = self.emitter.emit
         self.showing = Showing(self.emit, clock)
+        self.showing.turn_s = turn_s
         self._exits.callback(store.close)
 
     @property

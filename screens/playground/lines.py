@@ -287,7 +287,7 @@ def start_line(state: RunState) -> Content:
 def is_quick(state: RunState) -> bool:
     """True if updates follow each other so fast that nobody can follow the progress of one."""
     stats = state.stats
-    return stats is not None and not state.turn_s and stats.rollout_s + stats.update_s < QUICK_S
+    return stats is not None and stats.rollout_s + stats.update_s < QUICK_S
 
 
 def _doing(state: RunState) -> str:

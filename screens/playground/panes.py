@@ -154,7 +154,7 @@ class PlayedPane(Pane, can_focus=False):
     def show(self, state: RunState, placeholder: str) -> None:
         if not state.transcript.entries:
             self.view.placeholder = placeholder
-        self.view.shows_newest = bool(state.turn_s)
+        self.view.shows_newest = state.phase == "paused"
         self.view.show(state.transcript.entries)
         self.entitle(Content(), pace(state))
 
@@ -168,7 +168,7 @@ def pace(state: RunState) -> str:
             parts[-1] += f" → {state.env_intended + 1:,}?"
     if state.turn_s or state.turn_s_intended:
         asked = "" if state.turn_s_intended == state.turn_s else f" → {state.turn_s_intended:g}?"
-        parts.append(f"{state.turn_s:g}{asked} s a turn")
+        parts.append(f"shown at {state.turn_s:g}{asked} s a turn")
     return " · ".join(parts)
 
 

@@ -171,7 +171,7 @@ from llamagym_tui.protocol.commands import Stop
 from llamagym_tui.protocol.events import EpisodesCounted, SessionFailed
 
 class Session:
-    def __init__(self, config, store, commands, sinks):
+    def __init__(self, config, store, commands, sinks, turn_s):
         self.commands, (self.send,) = commands, sinks
     {run}
 

@@ -31,6 +31,7 @@ from llamagym_tui.protocol.events import (
     EvaluationCancelled,
     EvaluationFinished,
     ModeChanged,
+    PaceChanged,
     PhaseChanged,
     PromptChanged,
     PromptsCompared,
@@ -336,6 +337,15 @@ def test_a_run_that_is_watched_slowly_plays_and_learns_as_fast_as_ever(tmp_path:
     assert len(shown) == 5
     # Each state is seen for a turn's time, and so is what came of it.
     assert all(later - earlier >= 3.0 for earlier, later in pairwise(shown))
+
+
+def test_the_pace_of_a_start_is_told(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=2)
+    stage.session.showing.turn_s = 0.5
+    stage.session.run()
+    kinds = [type(event) for event in stage.events]
+    assert kinds.index(PaceChanged) == kinds.index(RunStarted) + 1
+    assert stage.of(PaceChanged)[0].turn_s == 0.5
 
 
 def test_who_steps_sees_each_turn_as_it_is_played_at_any_pace(tmp_path: Path) -> None:

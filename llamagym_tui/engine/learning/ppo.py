@@ -36,8 +36,8 @@ from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.errors import ConfigError, StoodStill
 from llamagym_tui.settings import PPOConfig, UpdateStats
 
-KEPT_BATCHES = 2
-"""Updates whose batches can be inspected: an episode that the UI shows is soon of the update before the last."""
+KEPT_BATCHES = 8
+"""Updates whose batches can be inspected: at two updates a second an episode that the UI shows is some updates old."""
 RandomState = tuple[int, tuple[int, ...], float | None]
 """The state of a `random.Random`."""
 

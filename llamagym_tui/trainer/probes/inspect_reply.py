@@ -187,7 +187,7 @@ class ReplyInspector:
         recalled = self._rollout.recall(episode)
         if recalled is None or turn < len(recalled[0].earlier):
             raise _Unknown(
-                f"The tokens of episode {episode:,} are not kept: only those of the last two batches, the batch under "
+                f"The tokens of episode {episode:,} are not kept: only those of the last few batches, the batch under "
                 "way, and some episodes that were watched in inference mode are."
             )
         return None, *recalled
