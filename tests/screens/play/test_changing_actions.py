@@ -110,7 +110,7 @@ def app_of(client: fakes.FakeClient) -> LlamaGymApp:
 async def test_the_wheel_offers_what_is_admissible_in_the_turn_that_waits():
     client = ChestTrainer(iter(events()))
     async with app_of(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, PROBED)
+        await sees(pilot, "There is a chest.")
         await pilot.press("w")
         await sees(pilot, "3  open chest")
         await pilot.press("3")
