@@ -85,6 +85,11 @@ class Leaving(PersonalApp):
             return [
                 "The model is being trained, but no turn has been played yet, so this run has no checkpoint to resume."
             ]
+        if state.unwritten:
+            return [
+                f"The model is being trained, and nothing can be written: {state.unwritten} What was learnt since the "
+                "last checkpoint is lost, unless there is room by then."
+            ]
         return [
             f"The model is being trained. Leaving writes a checkpoint. {key_of(self, 'runs.resume', 'r')} in the list "
             f"of runs resumes it, or --resume --run-dir {state.run_dir}"

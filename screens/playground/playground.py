@@ -113,7 +113,7 @@ class PlaygroundScreen(Fitted[None]):
         Binding(
             "t",
             "ask('mode')",
-            "Train/infer",
+            "Learn/stop",
             tooltip="Stop learning and only play, or learn again.",
             id="mode",
         ),

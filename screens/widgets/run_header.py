@@ -40,7 +40,7 @@ class StateText(Widget):
         return self._painted
 
 
-MODES: dict[Mode, str] = {"train": "LEARNING", "inference": "INFERENCE"}
+MODES: dict[Mode, str] = {"train": "LEARNING", "inference": "NOT LEARNING"}
 """The modes as the header names them."""
 PHASES = {phase: phase.replace("_", " ") for phase in get_args(Phase)} | {
     "rolling_out": "playing",

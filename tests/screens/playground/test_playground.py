@@ -104,10 +104,10 @@ async def test_t_switches_to_inference_and_says_so_in_words(make_app: MakeApp):
     client = fakes.FakeClient(confirms=False)
     async with rolling_out(make_app(client), SMALL) as pilot:
         await pilot.press("t")
-        await sees(pilot, "LEARNING → INFERENCE?")
+        await sees(pilot, "LEARNING → NOT LEARNING?")
         assert client.sent == [SetMode(mode="inference")]
         client.emit(ModeChanged(mode="inference"))
-        await sees(pilot, "INFERENCE  Blackjack")
+        await sees(pilot, "NOT LEARNING  Blackjack")
         await sees(pilot, "Not learning: it only plays. t learns again.")
         await pilot.press("t")
         assert client.sent[-1] == SetMode(mode="train")
@@ -223,6 +223,17 @@ async def test_a_full_disk_stays_on_the_screen_until_a_checkpoint_is_written(mak
         await pilot.press("q", "y")
         await sees(pilot, "again leaves without it.")
         assert "writes its checkpoint and ends" not in shown(pilot)
+
+
+async def test_who_leaves_while_the_disk_is_full_is_told_what_is_lost(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.demo_run())
+    full = WarningRaised(message="No space left on device.", refused="checkpoint", unwritten=True)
+    async with rolling_out(make_app(client), LARGE) as pilot:
+        client.emit(full)
+        await sees(pilot, "Make room there")
+        await pilot.press("q")
+        await sees(pilot, "and nothing can be")
+        assert "Leaving writes a checkpoint" not in shown(pilot)
 
 
 async def test_what_takes_seconds_stands_under_the_header_with_the_time_left(make_app: MakeApp):

@@ -90,6 +90,6 @@ async def test_no_step_to_an_update_in_inference_mode_and_no_second_step_before_
         await sees(pilot, "Paused.")
         await pilot.press("t")
         client.emit(ModeChanged(mode="inference"))
-        await sees(pilot, "INFERENCE")
+        await sees(pilot, "NOT LEARNING")
         await pilot.press("u")
         assert client.sent == [Step(), Pause(), SetMode(mode="inference")]
