@@ -229,10 +229,10 @@ class StateDrawing(StateText):
 
     def __init__(self, state: RunState) -> None:
         super().__init__(self._content, state, id="drawing")
-        self._lines = 1
-        """Rows of the highest drawing so far: what is below never jumps."""
-        self._bars = 0
-        """The most bars so far."""
+        self._lines = CARD_ROWS
+        """Rows of the highest drawing so far, and of cards before there is one: what is below never jumps."""
+        self._bars = 2
+        """The most bars so far, and two before there are any."""
 
     @property
     def rows(self) -> int:
