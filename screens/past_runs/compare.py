@@ -16,6 +16,7 @@ from llamagym_tui.screens.past_runs.run_table import RunRow, played_text
 from llamagym_tui.screens.widgets.chart import Curve, Drawing, Plot, baseline_levels
 from llamagym_tui.screens.widgets.frame import HELP_KEY, Fitted
 from llamagym_tui.screens.widgets.look import ASIDE, heading
+from llamagym_tui.screens.widgets.numbers import best_first
 from llamagym_tui.state.returns import evaluated_return, thinned
 from llamagym_tui.state.run_summary import differences
 
@@ -82,7 +83,7 @@ class CompareScreen(Fitted[None]):
         curves.append(curves.pop(self._front))
         return Drawing(
             curves,
-            levels=baseline_levels(self._rows[0].known.baselines),
+            levels=baseline_levels(best_first(self._rows[0].known.baselines)),
             marks=[(start, "") for row in self._rows if (start := row.known.returns.start)],
             left=0.0,
         )

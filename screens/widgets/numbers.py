@@ -1,7 +1,7 @@
 """Formats of numbers on screens."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from textual.content import Content
 
@@ -46,9 +46,13 @@ def spark(values: Sequence[float], width: int) -> str:
 
 def baselines(state: RunState) -> dict[str, float]:
     """Published mean returns by name, the best first."""
-    known = state.run.baselines if state.run else {}
-    best_first = sorted(known.items(), key=lambda item: -item[1])
-    return {"best" if name == "optimal" else one_line(name): value for name, value in best_first}
+    return best_first(state.run.baselines if state.run else {})
+
+
+def best_first(known: Mapping[str, float]) -> dict[str, float]:
+    """Mean returns by the name of the player as screens have it, the best first."""
+    ordered = sorted(known.items(), key=lambda item: -item[1])
+    return {"best" if name == "optimal" else one_line(name): value for name, value in ordered}
 
 
 BAR = 10

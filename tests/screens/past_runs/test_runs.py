@@ -156,7 +156,7 @@ async def test_two_marked_runs_are_compared():
         drawing = app.screen.query_one(Plot)._drawing
         assert drawing is not None
         assert [curve.points[-1][0] for curve in drawing.curves] == [1536.0, 1024.0]
-        assert [level.y for level in drawing.levels] == [-0.396, -0.0466]
+        assert [level.y for level in drawing.levels] == [-0.0466, -0.396]
         await pilot.press("down")
         front = app.screen.query_one(Plot)._drawing
         assert front is not None
