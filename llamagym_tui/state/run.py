@@ -323,6 +323,11 @@ class RunState(Struct, frozen=True, kw_only=True, dict=True):
         return self.mapped is not None and self.mapped.update == self.updates
 
     @property
+    def exact_return(self) -> float | None:
+        """Exact mean return of the newest map's policy; None: there is no map, or it cannot be computed."""
+        return None if self.mapped is None else self.mapped.value
+
+    @property
     def return_unit(self) -> str:
         """The unit of a return; empty if it has none, or until it is known."""
         return self.run.return_unit if self.run else ""

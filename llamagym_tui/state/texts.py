@@ -15,6 +15,7 @@ from llamagym_tui.state.returns import (
 )
 
 BARS = "▁▂▃▄▅▆▇█"
+"""Heights in eighths of a character."""
 
 
 def difference_text(by: MeanReturn, unit: str, more: str = "") -> str:

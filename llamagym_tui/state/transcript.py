@@ -77,7 +77,7 @@ class Transcript:
     entries: tuple[Entry, ...] = ()
     """The entries, in order."""
     next_serial: int = 0
-    notice: Entry | None = None
+    notice: Notice | None = None
     """The newest notice."""
 
     @property
@@ -109,8 +109,8 @@ class Transcript:
 
     def note(self, text: str) -> Transcript:
         """The conversation with a notice at its end."""
-        noted = self._appended(Notice(clipped(text)))
-        return replace_fields(noted, notice=noted.entries[-1])
+        notice = Notice(clipped(text))
+        return replace_fields(self._appended(notice), notice=notice)
 
     def _turn_finished(self, event: TurnFinished) -> Transcript:
         """The conversation with a whole reply, and after it what came of it."""

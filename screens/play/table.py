@@ -79,7 +79,7 @@ def score_text(game: HumanGame, state: RunState) -> str:
         mean = mean_return(returns)
         yours = counted(len(returns), "episode")
         yours += f", mean {number(mean.mean, 3)}" if mean is not None else ""
-    its = state.mapped.value if state.mapped is not None else None
+    its = state.exact_return
     if its is None and state.recent_mean is not None:
         its = state.recent_mean.mean
     model = "" if its is None else f"   ·   model  {plain(its)} {one_line(state.return_unit)}"

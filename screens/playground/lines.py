@@ -23,12 +23,12 @@ from llamagym_tui.screens.policy_map.mapped_policy import (
 )
 from llamagym_tui.screens.widgets.key_bar import KeyOf, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
-from llamagym_tui.screens.widgets.numbers import BAR, bar, plain, share
+from llamagym_tui.screens.widgets.numbers import baselines, plain, share, track
 from llamagym_tui.screens.widgets.run_header import PHASES, StateText
 from llamagym_tui.state.prompts import PromptEdit
 from llamagym_tui.state.returns import counted
 from llamagym_tui.state.run import RunState
-from llamagym_tui.state.transcript import Entry, Notice
+from llamagym_tui.state.transcript import Notice
 
 Tone = Literal["-error", "-warning", "-note"]
 """The weight of a sentence; the name of a style class."""
@@ -98,24 +98,22 @@ def headline(state: RunState, width: int) -> Content:
     """The mean return: the exact one of the newest map's policy where it is known, else that of the last episodes."""
     unit = f" {one_line(state.return_unit)}" if state.return_unit else ""
     mean = state.recent_mean
-    exact = state.mapped.value if state.mapped is not None else None
-    if exact is not None:
-        value, text = exact, plain(exact)
+    if state.exact_return is not None:
+        value, text = state.exact_return, plain(state.exact_return)
     elif mean is not None:
         value, text = mean.mean, mean.text.removeprefix("+")
     else:
         return Content.styled(_before_figures(state), ASIDE)
     parts = [Content.styled(text, "bold"), Content.styled(unit, ASIDE)]
-    known = state.run.baselines if state.run else {}
-    random, best = known.get("random"), known.get("optimal", known.get("expert"))
+    known = baselines(state)
+    random, best = known.get("random"), known.get("best", known.get("expert"))
     if random is not None and best is not None and best > random:
         cells = WIDE_BAR if width >= 100 else NARROW_BAR
         reached = min(max((value - random) / (best - random), 0.0), 1.0)
-        filled = bar(reached, cells)
         parts += [
             Content.styled(f"   random {plain(random)} ▕", ASIDE),
-            Content.styled(filled, "$primary"),
-            Content.styled(f"{'░' * (cells - len(filled))}▏ {plain(best)} best", ASIDE),
+            track(reached, cells),
+            Content.styled(f"▏ {plain(best)} best", ASIDE),
         ]
     return Content("").join(parts).truncate(width, ellipsis=True)
 
@@ -137,7 +135,7 @@ class Status(StateText):
         self._clock = clock
         self._edit: PromptEdit | None = None
         self._edit_until = 0.0
-        self._notice: Entry | None = None
+        self._notice: Notice | None = None
         self._notice_until = 0.0
         self._news: tuple[object, str] = ((), "")
 
@@ -166,8 +164,7 @@ class Status(StateText):
         elif (
             self._notice is not None and now < self._notice_until and not state.prompt_awaits_reset
         ):
-            assert isinstance(self._notice.fact, Notice)
-            texts.insert(0, Content.styled(one_line(self._notice.fact.text), "$accent"))
+            texts.insert(0, Content.styled(one_line(self._notice.text), "$accent"))
         if not texts:
             learnt_now, next_step = self._learnt(state), hint(state, partial(key_of, self.app))
             is_new_here = state.prompt_version == 0 and now % (2 * HINT_S) < HINT_S
@@ -259,12 +256,8 @@ def work_line(state: RunState) -> Content:
         )
     if progress is not None and progress.left_s is not None:
         left = f", {progress.left_s:,.0f} s left"
-    track = bar(done / total)
     return Content.assemble(
-        (f"{doing} ", "bold"),
-        (track, "$primary"),
-        ("░" * (BAR - len(track)), "$aside"),
-        f" {done:,} of {total:,}{left}",
+        (f"{doing} ", "bold"), track(done / total), f" {done:,} of {total:,}{left}"
     )
 
 
@@ -307,11 +300,14 @@ def learnt(state: RunState) -> str:
     changed = changed_choices(before, after)
     if not changed:
         return ""
-    spot = max(changed, key=lambda spot: (_gain(before, after, spot), spot))
-    choice = after.cells[spot].choice
-    assert choice is not None, "it has changed to this one"
-    old, new = (policy.cells[spot].share(choice) for policy in (before, after))
-    action = one_line(layout.action_names[choice])
+
+    def gain(spot: Spot) -> tuple[float, Spot]:
+        old, new = _shares_of_choice(before, after, spot)
+        return new - old, spot
+
+    spot = max(changed, key=gain)
+    old, new = _shares_of_choice(before, after, spot)
+    action = one_line(layout.action_names[after.cells[spot].choice or 0])
     words = f"{_place(after, spot)} now {action} ({share(old, 0)} → {share(new, 0)})"
     if len(changed) > 1:
         words += f", {len(changed) - 1:,} more"
@@ -319,14 +315,11 @@ def learnt(state: RunState) -> str:
     return f"{words}; {sum(judged):,} of {len(judged):,} right" if judged else words
 
 
-def _gain(before: MappedPolicy, after: MappedPolicy, spot: Spot) -> float:
-    """By how much the action that is preferred now has become more probable."""
+def _shares_of_choice(before: MappedPolicy, after: MappedPolicy, spot: Spot) -> tuple[float, float]:
+    """Probability of the action that is preferred now, before and after."""
     choice = after.cells[spot].choice
-    return (
-        0.0
-        if choice is None
-        else after.cells[spot].share(choice) - before.cells[spot].share(choice)
-    )
+    assert choice is not None, "it has changed to this one"
+    return before.cells[spot].share(choice), after.cells[spot].share(choice)
 
 
 def _place(policy: MappedPolicy, spot: Spot) -> str:

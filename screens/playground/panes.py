@@ -88,7 +88,9 @@ class MapPane(Pane):
 
     def __init__(self) -> None:
         self._grid = LiveGrid(id="live-map")
-        self._of: tuple[object, object] = (None, None)
+        self._of: tuple[object, ...] = ()
+        self._gained = 0
+        """States in which it plays as is best, more than in the first map."""
         super().__init__(2, "what it would do", "policy_map", self._grid)
 
     def show(self, state: RunState, width: int, height: int) -> None:
@@ -98,15 +100,17 @@ class MapPane(Pane):
             self.display = False
             return
         places = places_for(layout, width, height)
-        self.display = places.width <= width and places.height <= height
+        self.display = places.fits(width, height)
         if not self.display:
             return
         grid.styles.height = places.height
-        if (layout, state.mapped) != self._of:
-            self._of = (layout, state.mapped)
+        if (of := (layout, state.mapped, state.film[:1])) != self._of:
+            self._of = of
             ghost = best_policy(layout) if state.mapped is None else None
             grid.show(ghost or MappedPolicy(layout, state.mapped))
             grid.set_class(ghost is not None, "-ghost")
+            firsts = [MappedPolicy(layout, first).count.agreeing for first in state.film[:1]]
+            self._gained = grid.policy.count.agreeing - sum(firsts)
         has_time = state.turn_s > 0 or state.phase == "paused"
         grid.place_on(state.view.seen if has_time else "")
         signs = Content.assemble(*legend(layout, has_colours=not self.app.no_color))
@@ -123,8 +127,9 @@ class MapPane(Pane):
         if not policy.words:
             return ""
         agreeing, states = policy.count
-        gained = agreeing - MappedPolicy(policy.layout, state.film[0]).count.agreeing
-        more = f" {'▲' if gained > 0 else '▼'} {abs(gained):,}" if gained else ""
+        more = ""
+        if self._gained:
+            more = f" {'▲' if self._gained > 0 else '▼'} {abs(self._gained):,}"
         count = f"{agreeing:,} of {states:,}"
         told = f"{count} {policy.how}{more}"
         return told if len(told) <= room else count

@@ -17,6 +17,7 @@ from textual.widget import Widget
 
 from llamagym_tui.game.pictures import Dots
 from llamagym_tui.screens.widgets.numbers import plain, tick_labels
+from llamagym_tui.state.texts import BARS
 
 Point = tuple[float, float]
 CELLS_PER_DASH = 2
@@ -29,8 +30,6 @@ FILL = "chart-fill"
 """The colour of the area under a curve."""
 BAND = "chart-band"
 """The ground of a band."""
-TOPS = "▁▂▃▄▅▆▇█"
-"""The top of the area, in eighths of a row."""
 FAR = 1.0
 """Times the range of what was seen; a level further off stands at the edge of the chart, with an arrow."""
 
@@ -126,7 +125,7 @@ class Scale(NamedTuple):
     def height(self, y: float) -> int:
         """The height of y above the bottom, in eighths of a row."""
         share = (y - self.low) / (self.high - self.low)
-        return round(min(max(share, 0.0), 1.0) * self.rows * len(TOPS))
+        return round(min(max(share, 0.0), 1.0) * self.rows * len(BARS))
 
 
 def chart_rows(drawing: Drawing, width: int, height: int) -> list[list[Cell]]:
@@ -174,9 +173,9 @@ def _cells(text: str, color: str) -> list[Cell]:
 
 def _over(below: Cell, cell: Cell) -> Cell:
     """A cell drawn over another one: it stands on what fills the other."""
-    if cell.ground or cell.character == TOPS[-1]:
+    if cell.ground or cell.character == BARS[-1]:
         return cell
-    ground = FILL if below.character == TOPS[-1] and below.color == FILL else below.ground
+    ground = FILL if below.character == BARS[-1] and below.color == FILL else below.ground
     return cell._replace(ground=ground)
 
 
@@ -207,15 +206,16 @@ def _inside(drawing: Drawing, scale: Scale) -> Iterator[tuple[int, int, Cell]]:
     """The cells between the axes, each with its column and row; later ones cover earlier ones."""
     if drawing.band:
         yield from _band(drawing, scale)
-    is_filled = len(drawing.curves) == 1
-    if is_filled:
-        yield from _area(drawing.curves[0], scale)
+    heights: dict[int, int] = {}
+    if len(drawing.curves) == 1:
+        heights = dict(_heights(drawing.curves[0], scale))
+    yield from _area(heights, scale)
     for level in reversed(drawing.levels):  # of two in one row the first is seen
         if scale.low <= level.y <= scale.high:
             for column in range(0, scale.columns, CELLS_PER_DASH):
                 yield column, scale.row(level.y), Cell(level.line.dash, level.line.color)
-    if is_filled:
-        yield from _top(drawing.curves[0], scale)
+    if len(drawing.curves) == 1:
+        yield from _top(heights, drawing.curves[0].color, scale)
     else:
         for curve in drawing.curves:
             yield from _dotted(curve, scale)
@@ -231,18 +231,18 @@ def _heights(curve: Curve, scale: Scale) -> Iterator[tuple[int, int]]:
             yield column, scale.height(y0 + share * (y1 - y0))
 
 
-def _area(curve: Curve, scale: Scale) -> Iterator[tuple[int, int, Cell]]:
+def _area(heights: Mapping[int, int], scale: Scale) -> Iterator[tuple[int, int, Cell]]:
     """What is under a curve."""
-    for column, height in dict(_heights(curve, scale)).items():
-        for row in range(height // len(TOPS)):
-            yield column, scale.rows - 1 - row, Cell(TOPS[-1], FILL)
+    for column, height in heights.items():
+        for row in range(height // len(BARS)):
+            yield column, scale.rows - 1 - row, Cell(BARS[-1], FILL)
 
 
-def _top(curve: Curve, scale: Scale) -> Iterator[tuple[int, int, Cell]]:
+def _top(heights: Mapping[int, int], color: str, scale: Scale) -> Iterator[tuple[int, int, Cell]]:
     """The cell in which a curve is, in each column."""
-    for column, height in dict(_heights(curve, scale)).items():
-        whole, eighths = divmod(max(height, 1) - 1, len(TOPS))
-        yield column, scale.rows - 1 - whole, Cell(TOPS[eighths], curve.color)
+    for column, height in heights.items():
+        whole, eighths = divmod(max(height, 1) - 1, len(BARS))
+        yield column, scale.rows - 1 - whole, Cell(BARS[eighths], color)
 
 
 def _dotted(curve: Curve, scale: Scale) -> Iterator[tuple[int, int, Cell]]:

@@ -8,8 +8,7 @@ from textual.content import Content
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.state.returns import real_minus, signed, thinned
 from llamagym_tui.state.run import RunState
-
-BARS = "▁▂▃▄▅▆▇█"
+from llamagym_tui.state.texts import BARS
 
 
 def plain(value: float, least: float = 1e-6) -> str:
@@ -76,6 +75,12 @@ def bar(share: float, cells: int = BAR) -> str:
     whole, eighths = divmod(round(8 * cells * within), 8)
     end = " ▏▎▍▌▋▊▉"[eighths] if eighths else ""
     return "█" * whole + end
+
+
+def track(share: float, cells: int = BAR) -> Content:
+    """A bar in a groove of `cells` cells."""
+    filled = bar(share, cells)
+    return Content.assemble((filled, "$primary"), ("░" * (cells - len(filled)), "$aside"))
 
 
 def share_bar(value: float) -> Content:

@@ -169,9 +169,8 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         own = getattr(head, "base_layer", head)
         own.weight = nn.Parameter(torch.zeros_like(own.weight), requires_grad=False)  # tied no more
         config.tie_word_embeddings = False
-        setattr(
-            config, READ_DEPTH, layers
-        )  # a merged model is loaded without this class, and plays as it did
+        # A merged model is loaded without this class, and has to play as it did.
+        setattr(config, READ_DEPTH, layers)
         self.read_depth = layers
 
     def _restore_depth(self, layers: int) -> None:

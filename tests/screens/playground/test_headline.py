@@ -29,6 +29,7 @@ from llamagym_tui.screens.playground.lines import (
     start_line,
 )
 from llamagym_tui.screens.playground.panes import depth_line
+from llamagym_tui.screens.widgets.run_header import StateText
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 from tests import fakes
@@ -36,6 +37,17 @@ from tests.screens.conftest import MakeApp
 from tests.screens.map_events import blackjack, hitting
 from tests.screens.pictures import SMALL, WIDE, at_sizes
 from tests.screens.steps import BareApp, sees, until, widget_text
+
+
+class LineApp(BareApp):
+    """An app that shows one line."""
+
+    def __init__(self, line: StateText) -> None:
+        super().__init__()
+        self._line = line
+
+    def compose(self) -> ComposeResult:
+        yield self._line
 
 
 def after(*events: AnyEvent) -> RunState:
@@ -74,12 +86,8 @@ async def test_it_stands_below_the_header(make_app: MakeApp, size: tuple[int, in
 async def test_it_changes_every_two_seconds_at_most_so_that_it_can_be_read() -> None:
     now = 0.0
 
-    class HeadlineApp(BareApp):
-        def compose(self) -> ComposeResult:
-            yield Headline(valued(-0.3), clock=lambda: now)
-
-    async with HeadlineApp().run_test(size=SMALL) as pilot:
-        line = pilot.app.query_one(Headline)
+    line = Headline(valued(-0.3), clock=lambda: now)
+    async with LineApp(line).run_test(size=SMALL) as pilot:
         await until(pilot, lambda: "−0.300" in widget_text(line))
         now = 1.0
         line.show(valued(-0.2))
@@ -114,12 +122,8 @@ async def test_a_notice_has_the_status_line_for_some_seconds() -> None:
     now = 0.0
     noticed = after(*fakes.opening_events(), WarningRaised(message="The disk is slow."))
 
-    class StatusApp(BareApp):
-        def compose(self) -> ComposeResult:
-            yield Status(noticed, clock=lambda: now)
-
-    async with StatusApp().run_test(size=SMALL) as pilot:
-        line = pilot.app.query_one(Status)
+    line = Status(noticed, clock=lambda: now)
+    async with LineApp(line).run_test(size=SMALL) as pilot:
         line.show(noticed)
         await until(pilot, lambda: "The disk is slow." in widget_text(line), "the notice")
         now = NOTICE_S
@@ -132,12 +136,8 @@ async def test_what_to_try_next_and_what_was_learnt_have_the_line_in_turn() -> N
     now = 0.0
     learnt_now = replace(after(*blackjack(16.5), hitting(15.5, update=13)), prompt_version=0)
 
-    class StatusApp(BareApp):
-        def compose(self) -> ComposeResult:
-            yield Status(learnt_now, clock=lambda: now)
-
-    async with StatusApp().run_test(size=WIDE) as pilot:
-        line = pilot.app.query_one(Status)
+    line = Status(learnt_now, clock=lambda: now)
+    async with LineApp(line).run_test(size=WIDE) as pilot:
         line.show(learnt_now)
         await until(pilot, lambda: "tell it something" in widget_text(line), "what to try")
         now = HINT_S
