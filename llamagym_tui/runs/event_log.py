@@ -3,8 +3,8 @@
 The file grows with time, not with speed, and of a long run slower and slower. Tokens are left out, because
 ``TurnFinished`` has the whole reply, and so is progress. Watched episodes are kept, whole, within the budget of
 `CONVERSATION_EVENTS_PER_S`; of somebody else's training all are. Of policy maps one in `MAP_EVERY_S` is kept, with the
-first and last one of each prompt. All other events are kept. Events that cannot be written wait until they can. A line torn by a crash is skipped by
-readers and cut off by the next writer.
+first and last one of each prompt. All other events are kept. Events that cannot be written wait until they can. A line
+torn by a crash is skipped by readers and cut off by the next writer.
 """
 
 import contextlib
