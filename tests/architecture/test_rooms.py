@@ -1,4 +1,7 @@
-"""The house stays readable: few rooms, few arrows between them, no circles. The limits grew once, for the rollouts of others; else they shrink."""
+"""The house stays readable: few rooms, few arrows between them, no circles.
+
+The limits grew once, for the rollouts of others; else they shrink.
+"""
 
 from __future__ import annotations
 
