@@ -183,12 +183,15 @@ def _branches(
     found = []
     for at, leaf in enumerate(leaves):
         branch = [("branch", f"{at + 1} of {len(leaves)}")] if len(leaves) > 1 else []
+        messages = tuple(_node(nodes[each], texts_of) for each in _way(nodes, leaf))
+        advantages = {token.advantage for said in messages for token in said.tokens}
         found.append(
             Rollout(
-                messages=tuple(_node(nodes[each], texts_of) for each in _way(nodes, leaf)),
+                messages=messages,
                 step=_step_of_run(episode, trace),
-                group=_text(_mapping(group).get("id")) or _text(_mapping(task).get("id")),
+                group=_text(_mapping(group).get("id")) or _text(_mapping(task).get("key")),
                 reward=sum(known) if known else _number(trace, *REWARD),
+                advantage=advantages.pop() if len(advantages) == 1 else None,
                 facts=(*facts, *branch),
             )
         )

@@ -27,7 +27,7 @@ FIELDS = {
         rollout.advantage is not None or _first_token(rollout, "advantage")
     ),
     "log-probabilities": lambda rollout: _first_token(rollout, "logprob"),
-    "log-probabilities of a reference": lambda rollout: _first_token(rollout, "reference"),
+    "reference log-probabilities": lambda rollout: _first_token(rollout, "reference"),
 }
 """What a rollout may have, for people, and whether it has it."""
 
@@ -76,7 +76,7 @@ class Rollouts:
         notes = [each for each in self._notes.values() if each]
         missing = [name for name in FIELDS if name not in self._has]
         if self.entries and missing:
-            notes.insert(0, f"These files have no {' and no '.join(missing)}.")
+            notes.insert(0, f"These files have no {', no '.join(missing)}.")
         if not self.entries and not any(source.size > source.done for source in self.sources):
             notes.insert(0, f"There are no rollouts at {self.path} yet.")
         return notes
@@ -133,13 +133,15 @@ class Rollouts:
         for at, source in enumerate(list(self.sources)):
             if source.done >= source.size:
                 continue
+            fault = ""
             try:
                 for read in source.read():
                     self._append(at, source, read)
                     yield
             except (OSError, ValueError) as error:
                 source.done = source.size
-                self._note(source.path, "read", f"{source.path} cannot be read: {error}.")
+                fault = f"{source.path} cannot be read: {error}."
+            self._note(source.path, "read", fault)
             for fault, count in source.faults.items():
                 self._note(
                     source.path, fault, f"Left out of {source.path.name}: {fault} ({count:,})."

@@ -206,12 +206,11 @@ class Parquet(Source):
         return self.done > 0 and self._written_at != self.path.stat().st_mtime
 
     def read(self) -> Iterator[Read]:
-        written_at = self.path.stat().st_mtime
+        self._written_at = self.path.stat().st_mtime
         for at, batch in enumerate(self._batches()):
             for row, record in enumerate(batch):
                 if rollouts := self._known(record):
                     yield Read(at * ROWS + row, 0, rollouts)
-        self._written_at = written_at
         self.done = self.size
 
     def at(self, place: int, size: int) -> list[Rollout]:
