@@ -9,7 +9,7 @@ looked at. They are its own again afterwards. torch is not imported: tensors bec
 import sys
 from collections.abc import Callable, Iterator
 from functools import wraps
-from itertools import groupby
+from itertools import chain, groupby
 from operator import mul
 from typing import Any
 
@@ -141,7 +141,10 @@ class Overheard:
         }
         # What tools have said between two turns was not sampled.
         sampled = list(map(min, mask, row.get("tool_mask", mask)))
-        turns = (list(run) for own, run in groupby(range(len(ids)), sampled.__getitem__) if own)
+        runs = [list(run) for own, run in groupby(range(len(ids)), sampled.__getitem__) if own]
+        replies = [each for each in completion if each["role"] == "assistant"]
+        # What an environment of the user's own has said is in the one reply.
+        turns = iter(runs if len(replies) > 1 else [list(chain(*runs))])
         messages = []
         for message in completion:
             if message["role"] == "assistant":

@@ -289,7 +289,9 @@ def _token_row(found: TurnInspected, at: int, token: InspectedToken) -> Inspecte
     if token.alternatives:
         heading = f"most probable under policy {found.policy:,} ({TRAINED} leads to an action):"
         lines += [Content.styled(heading, ASIDE)]
-        lines += [_alternative(each, sampled=each.token == token.token) for each in token.alternatives]
+        lines += [
+            _alternative(each, sampled=each.token == token.token) for each in token.alternatives
+        ]
     mark = TRAINED if found.said_by_policy else UNTRAINED
     numbers = _numbers(token.decision, found.clip_range)
     return InspectedRow(mark, visible(token.text), numbers, Content("\n").join(lines))
