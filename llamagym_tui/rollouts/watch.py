@@ -313,11 +313,12 @@ class LlamaGymWatch:
 
 
 def _inspected(token: Token, rollout: Rollout) -> InspectedToken:
-    """A token, with figures to four decimals, which are enough for people."""
-    advantage = rollout.advantage if token.advantage is None else token.advantage
-    old, ref, advantage = (
-        each and round(each, 4) for each in (token.logprob, token.reference, advantage)
+    """A token, with log-probabilities to four decimals, which are enough for people."""
+    old = round(token.logprob or 0.0, 4)
+    decision = Decision(
+        old=old,
+        new=old,  # the update has not been made yet
+        ref=None if token.reference is None else round(token.reference, 4),
+        advantage=rollout.advantage if token.advantage is None else token.advantage,
     )
-    # The update has not been made yet: the policy is the one that sampled.
-    decision = Decision(old=old, new=old or 0.0, ref=ref, advantage=advantage)
     return InspectedToken(token=-1, text=token.text, decision=decision)
