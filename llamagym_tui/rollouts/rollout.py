@@ -1,9 +1,12 @@
-"""A rollout of anybody's trainer, as its file has it: what was said, what it earned, token by token where that is known.
+"""A rollout of anybody's trainer, as its file has it: what was said and what it earned, by token if that is known.
 
 A field that a format does not have is None or empty.
 """
 
 from msgspec import Struct
+
+OPENING = 96
+"""Characters of a rollout that its line in a list has."""
 
 
 class Token(Struct, frozen=True, gc=False):
@@ -30,7 +33,9 @@ class Said(Struct, frozen=True, gc=False):
     reward: float | None = None
     """What this turn earned."""
     tokens: tuple[Token, ...] = ()
-    """The tokens of the message, in order."""
+    """The tokens of the message that the policy sampled, in order."""
+    note: str = ""
+    """What the file says of the message, for people: how its action was read."""
 
 
 class Rollout(Struct, frozen=True, gc=False):
@@ -73,4 +78,6 @@ class Entry(Struct, frozen=True, gc=False):
     reward: float | None
     advantage: float | None
     length: int
-    """Characters that the policy said; tokens, where they are known."""
+    """Tokens that the policy sampled, where they are known, else characters."""
+    opening: str
+    """The first characters of what the policy said, at most `OPENING`."""
