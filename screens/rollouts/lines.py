@@ -39,7 +39,11 @@ class Lines(ScrollView, can_focus=True):
     class Moved(Message):
         """A person moved the cursor."""
 
-        control: Lines
+        lines: Lines
+
+        @property
+        def control(self) -> Lines:
+            return self.lines
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)

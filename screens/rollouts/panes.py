@@ -34,9 +34,9 @@ class StepsPane(Pane, can_focus=False):
     """The mean reward over the steps, and a line a step; the first line is of all."""
 
     HELP = (
-        "A line a step of training: rollouts, mean reward ± its spread, the share of groups whose rewards are all alike "
-        "(nothing can be learnt from those), mean length. While the cursor is here on the newest step, it goes to each "
-        "newer one."
+        "A line a step of training: rollouts, mean reward ± its spread, the share of groups whose rewards are all "
+        "alike (nothing can be learnt from those), mean length. While the cursor is here on the newest step, it goes "
+        "to each newer one."
     )
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class StepsPane(Pane, can_focus=False):
         self.figures: Sequence[StepFigures] = ()
         """Of all rollouts, then of each step."""
         self._plot = Plot("The chart begins with the second step.")
-        titles = f" {'step':>6} {'rollouts':>8}  {'reward':<15} {'alike':>5} {'length':>7}"
+        titles = f" {'step':>5} {'rollouts':>8}  {'reward':<14} {'alike':>5} {'length':>6}"
         titled = Static(titles, classes="titles", markup=False)
         super().__init__(1, "steps", "pane(2)", self._plot, titled, self.lines)
 
@@ -91,8 +91,8 @@ class StepsPane(Pane, can_focus=False):
         name = "all" if each.step is None else f"{each.step:,}"
         reward = f"{figure(each.mean)} ± {figure(each.spread)}" if each.mean is not None else ""
         alike = "" if each.alike is None else share(each.alike, 0)
-        rest = f" {each.rollouts:>8,}  {reward:<15} {alike:>5} {each.length:>7,.0f}"
-        return Content.assemble((f"{name:>6}", "bold"), rest)
+        rest = f" {each.rollouts:>8,}  {reward:<14} {alike:>5} {each.length:>6,.0f}"
+        return Content.assemble((f"{name:>5}", "bold"), rest)
 
 
 class ListPane(Pane, can_focus=False):
@@ -108,7 +108,7 @@ class ListPane(Pane, can_focus=False):
         self._rows: Sequence[Found] = ()
         self._groups: dict[int, int] = {}
         """The numbers of groups, from 1 in each list; empty where several steps are listed."""
-        titles = f" {'group':>6} {'reward':>7} {'advant.':>7} {'length':>7}  said"
+        titles = f" {'group':>5} {'reward':>6} {'advant.':>7} {'length':>6}  said"
         titled = Static(titles, classes="titles", markup=False)
         super().__init__(2, "rollouts", "pane(3)", titled, self.lines)
 
@@ -134,9 +134,9 @@ class ListPane(Pane, can_focus=False):
         entry, words, start, stop = self._rows[at]
         name = self._groups.get(entry.group, entry.step)
         return Content.assemble(
-            (f"{'' if name is None else name:>6}", ASIDE),
-            (f" {figure(entry.reward):>7}", "bold"),
-            f" {figure(entry.advantage):>7} {entry.length:>7,}  ",
+            (f"{'' if name is None else name:>5}", ASIDE),
+            (f" {figure(entry.reward):>6}", "bold"),
+            f" {figure(entry.advantage):>7} {entry.length:>6,}  ",
             one_line(words[:start]),
             (one_line(words[start:stop]), MATCH),
             one_line(words[stop:]),

@@ -7,11 +7,13 @@ from typing import NamedTuple
 
 from textual.content import Content
 
-from llamagym_tui.game.actions import thought_end
+from llamagym_tui.game.actions import THOUGHT_TAG, thought_end
 from llamagym_tui.protocol.literal import literal
+from llamagym_tui.rollouts.repeats import common_start
 from llamagym_tui.rollouts.rollout import Rollout, Token
 from llamagym_tui.screens.conversation.turns import MODEL, return_text
 from llamagym_tui.screens.widgets.look import ASIDE
+from llamagym_tui.state.returns import counted
 
 LONGEST = 2_000_000
 """Characters of a text that are shown."""
@@ -51,16 +53,18 @@ def parts_of(rollout: Rollout, *, by_token: bool = False) -> list[Part]:
     for said in rollout.messages:
         style = STYLES.get(said.role, ASIDE)
         end = thought_end(said.text) if said.role == "assistant" else 0
-        thought = shown(said.thought + said.text[:end]).strip()
+        thought = THOUGHT_TAG.sub("", said.thought + said.text[:end]).strip()
         text = shown(said.text[end:]).strip("\n")
         if by_token and said.tokens:
             parts.append(Part(said.role, said.text, "", tokens=said.tokens))
         else:
             if thought:
-                parts.append(Part("thought", thought, folds=True))
+                parts.append(Part("thought", shown(thought), folds=True))
             if text:
                 parts.append(Part(said.role, text, style, folds=said.role == "tool"))
             parts += [Part("call", shown(call), style, folds=True) for call in said.calls]
+        if said.note:
+            parts.append(Part("", shown(said.note)))
         if said.reward is not None:
             parts.append(Part("reward", *return_text(said.reward)))
     return parts
@@ -104,11 +108,16 @@ def _wrapped(tokens: Sequence[Token], width: int) -> Iterator[list[Piece]]:
     yield pieces
 
 
-def without_beginning(parts: Sequence[Part], count: int) -> list[Part]:
-    """The parts without their first `count` characters, and without those that had no others."""
-    kept = []
-    for part in parts:
-        if count < len(part.text):
-            kept.append(part._replace(text=part.text[count:]))
-        count = max(0, count - len(part.text))
-    return kept
+def parted_from(texts: Sequence[Sequence[Part]]) -> list[list[Part]]:
+    """Rollouts from where they part; a part in place of it says how much is alike."""
+    alike = common_start(["".join(f"{part.text}\n" for part in parts) for parts in texts])
+    found = []
+    for parts in texts:
+        left = alike
+        kept = [Part("", f"… {counted(alike, 'character')} alike …")] if alike else []
+        for part in parts:
+            if left <= len(part.text):
+                kept.append(part._replace(text=part.text[left:]))
+            left = max(0, left - len(part.text) - 1)
+        found.append(kept)
+    return found

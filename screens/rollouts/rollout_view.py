@@ -30,7 +30,9 @@ class RolloutView(Lines):
     )
     BINDING_GROUP_TITLE = "Rollout"
     BINDINGS: ClassVar = [
-        Binding("f,enter", "fold", "Unfold", tooltip="Unfold this part, or fold it.", id="view.fold"),
+        Binding(
+            "f,enter", "fold", "Unfold", tooltip="Unfold this part, or fold it.", id="view.fold"
+        ),
         Binding("right,l", "token(1)", show=False),
         Binding("left,h", "token(-1)", show=False),
     ]

@@ -5,9 +5,9 @@ Files are read in a thread, and looked at again each second; a person stays wher
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Iterable
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from textual import on, work
@@ -19,7 +19,7 @@ from textual.style import Style
 from textual.widgets import Input, Static
 from textual.worker import get_current_worker
 
-from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.errors import LlamaGymError, UsageError
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.rollouts.figures import ORDERS, StepFigures, ordered, step_figures
 from llamagym_tui.rollouts.index import Rollouts
@@ -29,13 +29,13 @@ from llamagym_tui.screens.conversation.inspector import visible
 from llamagym_tui.screens.playground.panes import Pane
 from llamagym_tui.screens.rollouts.colouring import COLOURED, colourings, figures_of, token_style
 from llamagym_tui.screens.rollouts.lines import Lines
-from llamagym_tui.screens.rollouts.panes import ListPane, StepsPane, figure
+from llamagym_tui.screens.rollouts.panes import ListPane, StepsPane
 from llamagym_tui.screens.rollouts.parts import parts_of
 from llamagym_tui.screens.rollouts.rollout_view import RolloutView
 from llamagym_tui.screens.widgets.fields import SentenceInput
 from llamagym_tui.screens.widgets.frame import HELP_KEY, Fitted
 from llamagym_tui.screens.widgets.look import heading
-from llamagym_tui.screens.widgets.numbers import plain
+from llamagym_tui.screens.widgets.numbers import number
 from llamagym_tui.state.returns import counted
 
 LOOK_S = 1.0
@@ -100,13 +100,14 @@ class RolloutsScreen(Fitted[None]):
         super().__init__()
         self._rollouts = rollouts
         self._is_reading = False
-        self._version = -1
-        """Of what was read, when its figures were worked out."""
-        self._known: dict[int | None, tuple[int, Entry, StepFigures]] = {}
-        """Figures by step, with the number of entries and the last one of them then."""
+        self._seen: tuple[int, bool] | None = None
+        """What was shown last: the version of the index, and whether there was more."""
+        self._known: dict[int | None, tuple[object, StepFigures]] = {}
+        """Figures by step, with what tells whether they are still right."""
         self._order = ORDERS[0]
         self._pattern: Pattern | None = None
         """What is searched for, while its finds are listed."""
+        self._words = ""
         self._found: list[Found] = []
         self._entry: Entry | None = None
         """The one that is shown."""
@@ -115,11 +116,6 @@ class RolloutsScreen(Fitted[None]):
         """One of `COLOURED`; empty: none."""
         self._said: set[str] = set()
         """Notes that were said, without their figures."""
-
-    @property
-    def HELP(self) -> str:
-        """The notes on the files, so that they can be read again."""
-        return "\n".join(map(one_line, self._rollouts.notes))
 
     def body(self) -> ComposeResult:
         yield Static(id="view-header", markup=False)
@@ -144,6 +140,10 @@ class RolloutsScreen(Fitted[None]):
     def _list(self) -> ListPane:
         return self.query_one(ListPane)
 
+    @property
+    def _view(self) -> RolloutView:
+        return self.query_one(RolloutView)
+
     # Reading
 
     def _look(self) -> None:
@@ -161,34 +161,211 @@ class RolloutsScreen(Fitted[None]):
             end = time.monotonic() + SHOWN_S
             while is_more and time.monotonic() < end and not worker.is_cancelled:
                 is_more = rollouts.read_on()
-            if rollouts.version != self._version or not is_more:
-                self._version = rollouts.version
+            if self._seen != (rollouts.version, is_more):
+                self._seen = (rollouts.version, is_more)
                 self.call_later(self._show_read, self._figures(), is_more)
         self._is_reading = False
 
     def _figures(self) -> list[StepFigures]:
         """The figures of all rollouts, and of each step."""
-        entries = self._rollouts.steps
-        steps: list[int | None] = [None, *sorted(step for step in entries if step is not None)]
+        steps: list[int | None] = [
+            None,
+            *sorted(each for each in self._rollouts.steps if each is not None),
+        ]
+        found = []
         for step in steps:
-            of_step = self._entries(step)
-            last = of_step[-1]
-            if self._known.get(step, ())[:2] != (len(of_step), last):
-                self._known[step] = (len(of_step), last, step_figures(step, of_step))
-        return [self._known[step][2] for step in steps]
+            entries = self._entries(step)
+            key = (len(entries), entries[-1:])
+            if step not in self._known or self._known[step][0] != key:
+                self._known[step] = (key, step_figures(step, entries))
+            found.append(self._known[step][1])
+        return found
+
+    def _entries(self, step: int | None) -> list[Entry]:
+        """Those of a step, or all."""
+        return list(self._rollouts.entries if step is None else self._rollouts.steps[step])
 
     def _show_read(self, figures: list[StepFigures], is_more: bool) -> None:
+        rollouts = self._rollouts
         self._steps.show(figures)
         self._show_list()
-        read, known = self._rollouts.progress
-        rest = f" · {counted(len(self._rollouts.entries), 'rollout')}"
-        if is_more:
+        rest = f" · {counted(len(rollouts.entries), 'rollout')}"
+        read, known = rollouts.progress
+        if is_more and known:
             rest += f" · reading {read / known:.0%}"
-            return
-        self.query_one("#view-header", Static).update(
-            heading("VIEW", one_line(self._rollouts.path), rest)
-        )
-        for note in self._rollouts.notes:
-            if (kind := note.partition("(")[0]) not in self._said:
+        title = heading("VIEW", one_line(rollouts.path), rest)
+        self.query_one("#view-header", Static).update(title)
+        self.HELP = "\n".join(map(one_line, rollouts.notes))  # type: ignore[misc]
+        for note in [] if is_more else rollouts.notes:
+            kind = note.partition("(")[0]
+            if kind not in self._said:
                 self._said.add(kind)
                 self.notify(note, timeout=10)
+
+    # The lists
+
+    @on(Lines.Moved, "#steps")
+    def _show_list(self) -> None:
+        """List the rollouts of the chosen step, or what was found."""
+        steps = self._steps
+        steps.mark()
+        rows, title = self._found, f"found: {self._words} · esc goes back"
+        if self._pattern is None:
+            before = [] if steps.before is None else self._entries(steps.before)
+            entries = ordered(self._order, self._entries(steps.step), before)
+            rows = [Found(entry, entry.opening, 0, 0) for entry in entries]
+            title = self._order
+        self._list.show(rows, title, self._entry)
+        self._open()
+
+    @on(Lines.Moved, "#rollouts")
+    def _open(self) -> None:
+        """Show the chosen rollout."""
+        entry = self._list.entry
+        if entry is not None and entry != self._entry:
+            self._entry = entry
+            try:
+                self._shown = self._rollouts.rollout(entry)
+            except LlamaGymError as error:
+                self._shown = Rollout(messages=(), facts=(("unread", str(error)),))
+            self._show_rollout()
+
+    def action_order(self) -> None:
+        """List in the next order, from the beginning."""
+        self._order = ORDERS[(ORDERS.index(self._order) + 1) % len(ORDERS)]
+        self._entry = None
+        self._show_list()
+
+    def action_pane(self, number: int) -> None:
+        self.query_one(f"#pane-{number}").query_one(Lines).focus()
+
+    def on_descendant_focus(self) -> None:
+        self.set_class(self._view.has_focus, "-reading")
+
+    def action_back(self) -> None:
+        """Go out of a search, a pane back, or out."""
+        if self._view.has_focus or isinstance(self.focused, Input):
+            self._list.lines.focus()
+        elif self._pattern is not None:
+            self._pattern = None
+            self.workers.cancel_group(self, "search")
+            self._show_list()
+        elif self._list.lines.has_focus:
+            self._steps.lines.focus()
+        else:
+            self.app.exit()
+
+    # The rollout
+
+    def _show_rollout(self) -> None:
+        rollout = self._shown
+        if self._colouring not in colourings(rollout):
+            self._colouring = ""
+        self._view.open(parts_of(rollout, by_token=bool(self._colouring)), self._pattern)
+        figures = {"step": rollout.step, "reward": rollout.reward, "advantage": rollout.advantage}
+        known = [f"{name} {number(value)}" for name, value in figures.items() if value is not None]
+        legend = f"{self._colouring} {COLOURED[self._colouring]}" if self._colouring else ""
+        self.query_one("#pane-3", Pane).entitle(Content(" · ".join(known)), legend)
+        self._show_token()
+
+    def _style_of(self, token: Token) -> Style | str:
+        return token_style(self.app, figures_of(self._shown, token), self._colouring)
+
+    @on(Lines.Moved, "#rollout")
+    def _show_token(self) -> None:
+        """Show what is known of the token under the cursor."""
+        token, text = self._view.token, ""
+        if token is not None:
+            figures = figures_of(self._shown, token).items()
+            known = [f"{name} {number(value, 3)}" for name, value in figures]
+            text = " · ".join([f"“{visible(token.text)}”", *known])
+        line = self.query_one("#token", Static)
+        line.display = bool(text)
+        line.update(text)
+
+    def action_colour(self) -> None:
+        """Colour the tokens by the next figure that is known of them, or not."""
+        known = ["", *colourings(self._shown)]
+        self._colouring = known[(known.index(self._colouring) + 1) % len(known)]
+        if len(known) == 1:
+            self.notify("Nothing is known of the tokens of this rollout.")
+        else:
+            self._show_rollout()
+
+    def action_side_by_side(self) -> None:
+        from llamagym_tui.screens.rollouts.side_by_side import SideBySideScreen
+
+        entry = self._entry
+        members = []
+        if entry is not None:
+            members = [each for each in self._entries(entry.step) if each.group == entry.group]
+        if len(members) < 2:
+            self.notify("This rollout is alone in its group.")
+            return
+        best_first = ordered(ORDERS[1], members, [])
+        self.app.push_screen(SideBySideScreen([*self._read_whole(best_first)]))
+
+    # Searching
+
+    def action_search(self) -> None:
+        field = self.query_one(SentenceInput)
+        field.display = True
+        field.focus()
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        self.search_for(event.value)
+
+    def search_for(self, words: str | None) -> None:
+        """List the rollouts that have some words."""
+        self._list.lines.focus()
+        if not words:
+            return
+        try:
+            self._pattern = Pattern.of(words)
+        except UsageError as error:
+            self.notify(str(error), severity="error")
+            return
+        self._words = words
+        self._found = []
+        self._entry = None
+        self._search(self._pattern)
+
+    @work(thread=True, exclusive=True, group="search")
+    def _search(self, pattern: Pattern) -> None:
+        """Search all rollouts, and show now and then what was found."""
+        worker, found = get_current_worker(), self._found
+        shown_at = 0.0
+        try:
+            for each in search(self._rollouts, self._entries(None), pattern):
+                if worker.is_cancelled:
+                    return
+                found += [] if each is None else [each]
+                if time.monotonic() - shown_at > SHOWN_S:
+                    shown_at = time.monotonic()
+                    self.call_later(self._show_list)
+        except LlamaGymError as error:
+            self.call_later(self.notify, str(error))
+        self.call_later(self._show_list)
+
+    def action_found(self, by: int) -> None:
+        self._list.lines.action_move(by)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "found" or self._pattern is not None
+
+    def action_repeats(self) -> None:
+        """Show what repeats in the chosen step, and search for what is chosen of it."""
+        from llamagym_tui.screens.rollouts.repeats import RepeatsDialog
+
+        steps = self._steps
+        first = steps.figures[min(1, len(steps.figures) - 1)].step
+        now, then = (self._entries(step)[:MOST_COMPARED] for step in (steps.step, first))
+        dialog = RepeatsDialog(self._read_whole(now), self._read_whole(then))
+        self.app.push_screen(dialog, self.search_for)
+
+    def _read_whole(self, entries: Sequence[Entry]) -> Iterator[Rollout]:
+        """The rollouts of entries, but for those that cannot be read any more."""
+        for entry in entries:
+            with contextlib.suppress(LlamaGymError):
+                yield self._rollouts.rollout(entry)
