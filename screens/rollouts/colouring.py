@@ -15,30 +15,28 @@ SHARE = 0.18
 """Share of a colour in a ground for each level."""
 MOST_NATS = 700.0
 """Log-probabilities beyond which an exponential is no number."""
+LOG_RATIO = "log-ratio"
 COLOURED = {
     "log-probability": "amber, underlined: improbable",
-    "log-ratio": "to the reference. amber, underlined: less probable than by it; blue, bold: more",
+    LOG_RATIO: "to the reference. amber, underlined: less probable than by it; blue, bold: more",
     "advantage": "amber, underlined: below 0; blue, bold: above",
 }
 """The figures of a token by which it can be coloured, and what the colours mean."""
-FULL = {"log-probability": 4.0, "log-ratio": 1.0, "advantage": 2.0}
+FULL = {"log-probability": 4.0, LOG_RATIO: 1.0, "advantage": 2.0}
 """The values from which on a colour is the strongest."""
 
 
 def figures_of(rollout: Rollout, token: Token) -> dict[str, float]:
     """All that a file says of a token, by name; log-probabilities are in nats."""
-    found = {
-        "log-probability": token.logprob,
-        "reference": token.reference,
-        "advantage": rollout.advantage if token.advantage is None else token.advantage,
-    }
-    known = {name: value for name, value in found.items() if value is not None}
-    if "log-probability" in known:
-        known["probability"] = math.exp(min(known["log-probability"], 0.0))
-        if "reference" in known:
-            known["log-ratio"] = known["log-probability"] - known["reference"]
-            known["ratio"] = math.exp(min(known["log-ratio"], MOST_NATS))
-    return known
+    logprob, reference = token.logprob, token.reference
+    found: dict[str, float | None] = {"log-probability": logprob, "reference": reference}
+    if logprob is not None:
+        found["probability"] = math.exp(min(logprob, 0.0))
+        if reference is not None:
+            found[LOG_RATIO] = logprob - reference
+            found["ratio"] = math.exp(min(logprob - reference, MOST_NATS))
+    found["advantage"] = rollout.advantage if token.advantage is None else token.advantage
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def colourings(rollout: Rollout) -> list[str]:

@@ -13,6 +13,7 @@ from llamagym_tui.rollouts.rollout import Entry
 from llamagym_tui.rollouts.search import Found
 from llamagym_tui.screens.playground.panes import Pane
 from llamagym_tui.screens.rollouts.lines import Lines
+from llamagym_tui.screens.rollouts.parts import shown
 from llamagym_tui.screens.rollouts.rollout_view import MATCH
 from llamagym_tui.screens.widgets.chart import Curve, Drawing, Plot
 from llamagym_tui.screens.widgets.look import ASIDE
@@ -108,9 +109,8 @@ class ListPane(Pane, can_focus=False):
         self._rows: Sequence[Found] = ()
         self._groups: dict[int, int] = {}
         """The numbers of groups, from 1 in each list; empty where several steps are listed."""
-        titles = f" {'group':>5} {'reward':>6} {'advant.':>7} {'length':>6}  said"
-        titled = Static(titles, classes="titles", markup=False)
-        super().__init__(2, "rollouts", "pane(3)", titled, self.lines)
+        self._titles = Static(classes="titles", markup=False)
+        super().__init__(2, "rollouts", "pane(3)", self._titles, self.lines)
 
     @property
     def entry(self) -> Entry | None:
@@ -129,15 +129,23 @@ class ListPane(Pane, can_focus=False):
         first = f"the first {MOST_LINES:,} of " if len(rows) > MOST_LINES else ""
         title = f"{first}{counted(len(rows), 'rollout')} · {title}"
         self.entitle(Content.styled(one_line(title), ASIDE))
+        name = "group" if is_one_step else "step"
+        figures = "" if self._is_found else f" {'advant.':>7} {'length':>6}"
+        self._titles.update(f" {name:>5} {'reward':>6}{figures}  said")
+
+    @property
+    def _is_found(self) -> bool:
+        """True if words that were found need the room."""
+        return bool(self._rows) and self._rows[0].stop > 0
 
     def _line(self, at: int) -> Content:
         entry, words, start, stop = self._rows[at]
         name = self._groups.get(entry.group, entry.step)
+        figures = "" if self._is_found else f" {figure(entry.advantage):>7} {entry.length:>6,}"
         return Content.assemble(
             (f"{'' if name is None else name:>5}", ASIDE),
             (f" {figure(entry.reward):>6}", "bold"),
-            f" {figure(entry.advantage):>7} {entry.length:>6,}  ",
-            one_line(words[:start]),
-            (one_line(words[start:stop]), MATCH),
-            one_line(words[stop:]),
+            f"{figures}  {shown(words[:start])}",
+            (shown(words[start:stop]), MATCH),
+            shown(words[stop:]),
         )

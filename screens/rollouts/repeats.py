@@ -18,6 +18,9 @@ from llamagym_tui.screens.widgets.dialogs import Dialog
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import share, share_bar
 
+MOST = 200
+"""Words in a row that are listed."""
+
 
 class RepeatsDialog(Dialog[str]):
     """The words that most rollouts share; dismissed with a regular expression for the chosen ones."""
@@ -46,12 +49,18 @@ class RepeatsDialog(Dialog[str]):
 
     @work(thread=True)
     def _count(self) -> None:
-        self._rows = repeated(self._now)
-        self._before = {each.words: each.share for each in repeated(self._first, FAR)}
+        before = {each.words: each.share for each in repeated(self._first, FAR)}
+        self._before = before
+        # What was said from the beginning on comes last.
+        self._rows = sorted(
+            repeated(self._now, MOST), key=lambda each: before.get(each.words, 0.0) - each.share
+        )
         self.app.call_later(self._show)
 
     def _show(self) -> None:
-        self.query_one(Static).update("share of this step's rollouts, and of the first step's")
+        self.query_one(Static).update(
+            "share of this step's rollouts, and of the first step's; most gained first"
+        )
         self.query_one(Lines).show(len(self._rows), self._line, 0)
 
     def _line(self, at: int) -> Content:

@@ -53,13 +53,20 @@ class RolloutView(Lines):
     def open(
         self, parts: Sequence[Part], pattern: Pattern | None = None, *, unfolded: bool = False
     ) -> None:
-        """Show a rollout, with the cursor on what was searched for, and all parts unfolded or those that have it."""
+        """Show a rollout, with the cursor on what was searched for, and all parts unfolded or those that have it.
+
+        The same rollout as before is drawn again, and nothing else.
+        """
+        if parts == self._parts and pattern is self._pattern:
+            self.refresh()
+            return
         matching = {at for at, part in enumerate(parts) if pattern and pattern.find(part.text)}
         self._unfolded = set(range(len(parts))) if unfolded else matching
         self._parts = parts
         self._pattern = pattern
         self._column = 0
-        self._lay_out(min(matching, default=0))
+        of_tokens = (at for at, part in enumerate(parts) if part.tokens)
+        self._lay_out(min(matching, default=next(of_tokens, 0)))
         if pattern and matching:
             rows = self._rows[self.cursor :]
             self.action_move(next((by for by, row in enumerate(rows) if pattern.find(row.text)), 0))
@@ -89,6 +96,9 @@ class RolloutView(Lines):
     def token(self) -> Token | None:
         """The token under the cursor."""
         return self._rows[self.cursor].pieces[self._at][1] if self._rows else None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "token" or self.token is not None
 
     def action_token(self, by: int) -> None:
         """Move the cursor to the next token or the one before, which may be in another row."""

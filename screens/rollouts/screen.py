@@ -27,7 +27,13 @@ from llamagym_tui.rollouts.rollout import Entry, Rollout, Token
 from llamagym_tui.rollouts.search import Found, Pattern, search
 from llamagym_tui.screens.conversation.inspector import visible
 from llamagym_tui.screens.playground.panes import Pane
-from llamagym_tui.screens.rollouts.colouring import COLOURED, colourings, figures_of, token_style
+from llamagym_tui.screens.rollouts.colouring import (
+    COLOURED,
+    LOG_RATIO,
+    colourings,
+    figures_of,
+    token_style,
+)
 from llamagym_tui.screens.rollouts.lines import Lines
 from llamagym_tui.screens.rollouts.panes import ListPane, StepsPane
 from llamagym_tui.screens.rollouts.parts import parts_of
@@ -35,7 +41,7 @@ from llamagym_tui.screens.rollouts.rollout_view import RolloutView
 from llamagym_tui.screens.widgets.fields import SentenceInput
 from llamagym_tui.screens.widgets.frame import HELP_KEY, Fitted
 from llamagym_tui.screens.widgets.look import heading
-from llamagym_tui.screens.widgets.numbers import number
+from llamagym_tui.screens.widgets.numbers import number, plain
 from llamagym_tui.state.returns import counted
 
 LOOK_S = 1.0
@@ -240,7 +246,10 @@ class RolloutsScreen(Fitted[None]):
         self.query_one(f"#pane-{number}").query_one(Lines).focus()
 
     def on_descendant_focus(self) -> None:
+        """Show the field while it is typed in, and the rollout alone where there is little room."""
         self.set_class(self._view.has_focus, "-reading")
+        field = self.query_one(SentenceInput)
+        field.display = field.has_focus
 
     def action_back(self) -> None:
         """Go out of a search, a pane back, or out."""
@@ -262,8 +271,10 @@ class RolloutsScreen(Fitted[None]):
         if self._colouring not in colourings(rollout):
             self._colouring = ""
         self._view.open(parts_of(rollout, by_token=bool(self._colouring)), self._pattern)
-        figures = {"step": rollout.step, "reward": rollout.reward, "advantage": rollout.advantage}
-        known = [f"{name} {number(value)}" for name, value in figures.items() if value is not None]
+        known = [] if rollout.step is None else [f"step {rollout.step:,}"]
+        for name, value in (("reward", rollout.reward), ("advantage", rollout.advantage)):
+            if value is not None:
+                known.append(f"{name} {number(value)}")
         legend = f"{self._colouring} {COLOURED[self._colouring]}" if self._colouring else ""
         self.query_one("#pane-3", Pane).entitle(Content(" · ".join(known)), legend)
         self._show_token()
@@ -277,7 +288,7 @@ class RolloutsScreen(Fitted[None]):
         token, text = self._view.token, ""
         if token is not None:
             figures = figures_of(self._shown, token).items()
-            known = [f"{name} {number(value, 3)}" for name, value in figures]
+            known = [f"{name} {plain(value)}" for name, value in figures if name != LOG_RATIO]
             text = " · ".join([f"“{visible(token.text)}”", *known])
         line = self.query_one("#token", Static)
         line.display = bool(text)
@@ -290,6 +301,7 @@ class RolloutsScreen(Fitted[None]):
         if len(known) == 1:
             self.notify("Nothing is known of the tokens of this rollout.")
         else:
+            self._view.focus()
             self._show_rollout()
 
     def action_side_by_side(self) -> None:
