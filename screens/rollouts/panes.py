@@ -18,7 +18,7 @@ from llamagym_tui.screens.rollouts.rollout_view import MATCH
 from llamagym_tui.screens.widgets.chart import Curve, Drawing, Plot
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import plain, share
-from llamagym_tui.state.returns import counted, thinned
+from llamagym_tui.state.returns import thinned
 
 MOST_LINES = 2_000
 """Rollouts that are listed at once."""
@@ -127,7 +127,7 @@ class ListPane(Pane, can_focus=False):
         cursor = entries.index(chosen) if chosen in entries else 0
         self.lines.show(len(entries), self._line, cursor)
         first = f"the first {MOST_LINES:,} of " if len(rows) > MOST_LINES else ""
-        title = f"{first}{counted(len(rows), 'rollout')} · {title}"
+        title = f"{first}{len(rows):,} · {title}"
         self.entitle(Content.styled(one_line(title), ASIDE))
         name = "group" if is_one_step else "step"
         figures = "" if self._is_found else f" {'advant.':>7} {'length':>6}"

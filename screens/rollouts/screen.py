@@ -275,7 +275,7 @@ class RolloutsScreen(Fitted[None]):
         for name, value in (("reward", rollout.reward), ("advantage", rollout.advantage)):
             if value is not None:
                 known.append(f"{name} {number(value)}")
-        legend = f"{self._colouring} {COLOURED[self._colouring]}" if self._colouring else ""
+        legend = f"{self._colouring} · {COLOURED[self._colouring]}" if self._colouring else ""
         self.query_one("#pane-3", Pane).entitle(Content(" · ".join(known)), legend)
         self._show_token()
 
