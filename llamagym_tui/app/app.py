@@ -24,6 +24,7 @@ from textual.worker import Worker, WorkerError
 from llamagym_tui.app.actions import Actions
 from llamagym_tui.app.leaving import run_to_end
 from llamagym_tui.errors import LlamaGymError, UsageError
+from llamagym_tui.game.environment import episode_seed
 from llamagym_tui.protocol.commands import SetSystemPrompt
 from llamagym_tui.protocol.events import RunStarted
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
@@ -333,6 +334,30 @@ class SeatApp(LlamaGymApp):
 
         game = self.recorder.table(lambda: self._classroom.record.config.system_prompt or "")
         return SeatScreen(game, self._agent.title, self._classroom, self._seat)
+
+
+class TableApp(LlamaGymApp):
+    """The app of a person who steps through an environment; there is neither a trainer nor a model."""
+
+    def __init__(self, config: RunConfig) -> None:
+        """An app with the episodes that a run of these settings plays.
+
+        Raises:
+            UsageError: there is no such agent, or its file has a fault.
+        """
+        super().__init__()
+        self._agent = RunAgent(config.agent, config=config)
+        self._table_state = initial_state(config)
+        self.title = self._agent.title
+
+    def first_screen(self) -> Screen[Any]:
+        from llamagym_tui.screens.play.table import HumanTableScreen
+
+        state = self._table_state
+        game = self.recorder.table(self._agent.own_prompt)
+        game.next_seed = lambda: episode_seed(state.config.seed, len(game.returns))
+        screen = HumanTableScreen(game, self.title, state)
+        return screen.add_class("-told")
 
 
 class SortingApp(LlamaGymApp):

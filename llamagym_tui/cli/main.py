@@ -69,6 +69,20 @@ def play(agent: command_line.Agent, given: Given) -> None:
 
 
 @app.command()
+@with_settings("env", "seed")
+def table(agent: command_line.Agent, given: Given) -> None:
+    """Play an environment yourself: what a model would be told, and what each reply earns. No model is loaded."""
+    from llamagym_tui.app.app import TableApp, run_app
+
+    config = from_dict(RunConfig, in_sections(given, {"agent": agent, "run_dir": ""}))
+    opened = TableApp(config)
+    trust.remember_typed(agent)
+    if not _is_shown():
+        raise UsageError("A table needs a terminal.")
+    raise typer.Exit(run_app(opened))
+
+
+@app.command()
 @with_settings(*RUN, "final_episodes", "sft_warm_start", "sft_data")
 def train(
     given: Given,
