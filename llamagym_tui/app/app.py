@@ -102,6 +102,7 @@ class LlamaGymApp(Actions):
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         next_seed: Callable[[], int] = lambda: random.SystemRandom().randrange(2**31),
         replay: Path | None = None,
+        follows: bool = False,
     ) -> None:
         """An app that has started nothing yet.
 
@@ -111,11 +112,13 @@ class LlamaGymApp(Actions):
             clock: time of day in UTC, for demonstrations and run folders.
             next_seed: seeds of a person's episodes; random by default.
             replay: folder of a recorded run to play, in place of `config`.
+            follows: as of `Recording`.
         """
         super().__init__(config, clock=clock, next_seed=next_seed)
         self._client_factory = client_factory
         self._paint_timer: Timer | None = None
         self._replay = replay
+        self._follows = follows
         self._has_home = config is None and replay is None
         self._following: Worker[None] | None = None
         """Reads the trainer's events."""
@@ -138,7 +141,7 @@ class LlamaGymApp(Actions):
         if self.config is not None:
             return PlaygroundScreen(initial_state(self.config))
         if self._replay is not None:
-            return self.make_replay(self._replay)
+            return self.make_replay(self._replay, follows=self._follows)
         from llamagym_tui.screens.past_runs.home import HomeScreen
         from llamagym_tui.setup.catalog import built_in
 
@@ -403,12 +406,15 @@ def open_home() -> int:
     return run_app(LlamaGymApp())
 
 
-def open_replay(run_dir: Path) -> int:
-    """Replay a recorded run. Returns the exit code. Raises RunStoreError if the folder holds no run."""
+def open_replay(run_dir: Path, *, follows: bool) -> int:
+    """Replay a recorded run; the arguments are those of `Recording`. Returns the exit code.
+
+    Raises RunStoreError: the folder holds no run.
+    """
     from llamagym_tui.runs.run_store import read_config
 
     read_config(run_dir)
-    return run_app(LlamaGymApp(replay=run_dir))
+    return run_app(LlamaGymApp(replay=run_dir, follows=follows))
 
 
 def open_seat(folder: Path, seat: int) -> int:

@@ -387,7 +387,16 @@ def export(
 
 
 @app.command()
-def replay(run: command_line.Run = None) -> None:
+def replay(
+    run: command_line.Run = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            help="Begin at the newest moment, and read on as the folder grows, a copy of another machine's too.",
+        ),
+    ] = False,
+) -> None:
     """Replay a run, with a time slider; no model is loaded."""
     folder = run_store.find_run(run)
     if not _is_shown():
@@ -396,7 +405,7 @@ def replay(run: command_line.Run = None) -> None:
         )
     from llamagym_tui.app.app import open_replay
 
-    raise typer.Exit(open_replay(folder))
+    raise typer.Exit(open_replay(folder, follows=follow))
 
 
 @app.command(context_settings={"ignore_unknown_options": True})  # those of the agent
@@ -435,7 +444,7 @@ def serve(
     elif watch is not None:
         if words:
             raise UsageError("--watch shows a run that is there; leave the agent out.")
-        command = ["replay", str(run_store.find_run(watch))]
+        command = ["replay", str(run_store.find_run(watch)), "--follow"]
         server.serve(command, host=host, port=port, sessions=sessions or 30, allowed="watch")
     else:
         allowed = "play"

@@ -58,7 +58,7 @@ COMMAND_LINE = {
     "export": "--gguf --merge",
     "serve": "--host --port --seats --sessions --watch",
     "lessons": "",
-    "replay": "",
+    "replay": "--follow",
 }
 """Options of each command; all take --debug."""
 
@@ -518,7 +518,7 @@ def test_a_command_hands_on_what_it_was_given(
     assert (config.sft_data, config.env) == ("/mine.jsonl", {"sab": True})
     given = {"method": "dpo", "episodes": 2000, "json_output": False}
     assert calls == [
-        ("replay", one, {}),
+        ("replay", one, {"follows": False}),
         ("doctor", {}),
         ("taught", config, given),
     ]
