@@ -16,12 +16,15 @@ def episode_of(events: Iterable[Mapping[str, Any]]) -> Rollout | None:
     messages: list[Said] = []
     tokens: dict[int, tuple[Token, ...]] = {}
     total: float | None = None
+    advantage: float | None = None
+    group = ""
     facts: dict[str, str] = {}
     for event in events:
         match event.get("type"):
             case "EpisodeStarted":
                 if prompt := event.get("system_prompt"):
                     messages.append(Said("system", str(prompt)))
+                group = event.get("group", "")
                 facts["episode"] = str(event.get("episode", ""))
             case "ObservationShown":
                 messages.append(Said("user", str(event.get("text", ""))))
@@ -31,6 +34,7 @@ def episode_of(events: Iterable[Mapping[str, Any]]) -> Rollout | None:
                 tokens[event.get("turn", 0)] = _tokens(event)
             case "EpisodeFinished":
                 total = event.get("episode_return")
+                advantage = event.get("advantage")
                 facts["end"] = str(event.get("end", ""))
     turn = 0
     for at, each in enumerate(messages):
@@ -40,18 +44,27 @@ def episode_of(events: Iterable[Mapping[str, Any]]) -> Rollout | None:
             turn += 1
     if not turn:
         return None
-    return Rollout(tuple(messages), reward=total, facts=tuple(facts.items()))
+    return Rollout(
+        tuple(messages),
+        group=group,
+        reward=total,
+        advantage=advantage,
+        facts=tuple(facts.items()),
+    )
 
 
 def _reply(event: Mapping[str, Any]) -> Said:
     """A reply with what came of it."""
     action, probability = str(event.get("action_name", "")), event.get("probability")
+    reply = str(event.get("reply", ""))
     note = "no action named" if event.get("how") == "failed" else action
     if isinstance(probability, float):
         note = f"{note} {probability:.0%}"
+    elif reply.endswith(note):  # its own words are its action
+        note = ""
     if event.get("replaced") is not None:
         note = f"{note}, chosen by a person"
-    return Said("assistant", str(event.get("reply", "")), reward=event.get("reward"), note=note)
+    return Said("assistant", reply, reward=event.get("reward"), note=note)
 
 
 def _tokens(event: Mapping[str, Any]) -> tuple[Token, ...]:
