@@ -240,7 +240,7 @@ class ReplyInspector:
             found.append(
                 InspectedToken(
                     token=token,
-                    text=self._text(token),
+                    text=self._policy.chat.token_text(token),
                     decision=decisions[index],
                     alternatives=self._alternatives(logprobs[index], token, admissible),
                 )
@@ -255,20 +255,12 @@ class ReplyInspector:
         return [
             Alternative(
                 token=token,
-                text=self._text(token),
+                text=self._policy.chat.token_text(token),
                 probability=share,
                 admissible=token in admissible,
             )
             for token, share in sorted(shares.items(), key=lambda each: (-each[1], each[0]))
         ]
-
-    def _text(self, token: int) -> str:
-        """A token as text: special ones by their names, the space before a word included."""
-        tokenizer = self._policy.chat.tokenizer
-        text = str(tokenizer.decode([token], skip_special_tokens=False))
-        # SentencePiece marks the space before a word, and leaves it out where it decodes one token alone.
-        marked = str(tokenizer.convert_ids_to_tokens(token)).startswith("\u2581")
-        return f" {text}" if marked and not text.startswith(" ") else text
 
 
 def _has(trajectory: Trajectory, turn: int) -> bool:
