@@ -12,13 +12,20 @@ if TYPE_CHECKING:
     from llamagym_tui.agent import Agent
     from llamagym_tui.engine.model.loading import load_model_and_tokenizer
     from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
+    from llamagym_tui.rollouts.watch import LlamaGymWatch
 
 __version__ = "0.1.0"
-__all__ = ["Agent", "AutoModelForCausalLMWithValueHead", "load_model_and_tokenizer"]
+__all__ = [
+    "Agent",
+    "AutoModelForCausalLMWithValueHead",
+    "LlamaGymWatch",
+    "load_model_and_tokenizer",
+]
 
 _HOMES = {
     "Agent": "llamagym_tui.agent",
     "AutoModelForCausalLMWithValueHead": "llamagym_tui.engine.model.value_head",
+    "LlamaGymWatch": "llamagym_tui.rollouts.watch",
     "load_model_and_tokenizer": "llamagym_tui.engine.model.loading",
 }
 

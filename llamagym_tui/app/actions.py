@@ -202,12 +202,12 @@ class Actions(Leaving):
         if past.fault:
             self.notify(past.fault, severity="warning", timeout=30)
 
-    def make_replay(self, run_dir: str | Path) -> ReplayScreen:
-        """The replay screen of a recorded run. Raises RunStoreError if the folder holds no run."""
+    def make_replay(self, run_dir: str | Path, *, follows: bool = False) -> ReplayScreen:
+        """The replay screen of a recorded run; the arguments are those of `Recording`."""
         from llamagym_tui.screens.past_runs.replay import ReplayScreen
         from llamagym_tui.state.history import Recording
 
-        recording = Recording(run_dir)
+        recording = Recording(run_dir, follows=follows)
         self._agent = RunAgent(recording.config.agent, config=recording.config, may_run_code=False)
         screen = ReplayScreen(recording)
         self.run_state = screen.player.state

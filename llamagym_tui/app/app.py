@@ -24,6 +24,7 @@ from textual.worker import Worker, WorkerError
 from llamagym_tui.app.actions import Actions
 from llamagym_tui.app.leaving import run_to_end
 from llamagym_tui.errors import LlamaGymError, UsageError
+from llamagym_tui.game.environment import episode_seed
 from llamagym_tui.protocol.commands import SetSystemPrompt
 from llamagym_tui.protocol.events import RunStarted
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
@@ -101,6 +102,7 @@ class LlamaGymApp(Actions):
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         next_seed: Callable[[], int] = lambda: random.SystemRandom().randrange(2**31),
         replay: Path | None = None,
+        follows: bool = False,
     ) -> None:
         """An app that has started nothing yet.
 
@@ -110,11 +112,13 @@ class LlamaGymApp(Actions):
             clock: time of day in UTC, for demonstrations and run folders.
             next_seed: seeds of a person's episodes; random by default.
             replay: folder of a recorded run to play, in place of `config`.
+            follows: as of `Recording`.
         """
         super().__init__(config, clock=clock, next_seed=next_seed)
         self._client_factory = client_factory
         self._paint_timer: Timer | None = None
         self._replay = replay
+        self._follows = follows
         self._has_home = config is None and replay is None
         self._following: Worker[None] | None = None
         """Reads the trainer's events."""
@@ -137,7 +141,7 @@ class LlamaGymApp(Actions):
         if self.config is not None:
             return PlaygroundScreen(initial_state(self.config))
         if self._replay is not None:
-            return self.make_replay(self._replay)
+            return self.make_replay(self._replay, follows=self._follows)
         from llamagym_tui.screens.past_runs.home import HomeScreen
         from llamagym_tui.setup.catalog import built_in
 
@@ -335,6 +339,30 @@ class SeatApp(LlamaGymApp):
         return SeatScreen(game, self._agent.title, self._classroom, self._seat)
 
 
+class TableApp(LlamaGymApp):
+    """The app of a person who steps through an environment; there is neither a trainer nor a model."""
+
+    def __init__(self, config: RunConfig) -> None:
+        """An app with the episodes that a run of these settings plays.
+
+        Raises:
+            UsageError: there is no such agent, or its file has a fault.
+        """
+        super().__init__()
+        self._agent = RunAgent(config.agent, config=config)
+        self._table_state = initial_state(config)
+        self.title = self._agent.title
+
+    def first_screen(self) -> Screen[Any]:
+        from llamagym_tui.screens.play.table import HumanTableScreen
+
+        state = self._table_state
+        game = self.recorder.table(self._agent.own_prompt)
+        game.next_seed = lambda: episode_seed(state.config.seed, len(game.returns))
+        screen = HumanTableScreen(game, self.title, state)
+        return screen.add_class("-told")
+
+
 class SortingApp(LlamaGymApp):
     """The app of a file that is sorted by a person's judgements; there is no trainer."""
 
@@ -378,12 +406,15 @@ def open_home() -> int:
     return run_app(LlamaGymApp())
 
 
-def open_replay(run_dir: Path) -> int:
-    """Replay a recorded run. Returns the exit code. Raises RunStoreError if the folder holds no run."""
+def open_replay(run_dir: Path, *, follows: bool) -> int:
+    """Replay a recorded run; the arguments are those of `Recording`. Returns the exit code.
+
+    Raises RunStoreError: the folder holds no run.
+    """
     from llamagym_tui.runs.run_store import read_config
 
     read_config(run_dir)
-    return run_app(LlamaGymApp(replay=run_dir))
+    return run_app(LlamaGymApp(replay=run_dir, follows=follows))
 
 
 def open_seat(folder: Path, seat: int) -> int:

@@ -69,6 +69,20 @@ def play(agent: command_line.Agent, given: Given) -> None:
 
 
 @app.command()
+@with_settings("env", "seed")
+def table(agent: command_line.Agent, given: Given) -> None:
+    """Play an environment yourself: what a model would be told, and what each reply earns. No model is loaded."""
+    from llamagym_tui.app.app import TableApp, run_app
+
+    config = from_dict(RunConfig, in_sections(given, {"agent": agent, "run_dir": ""}))
+    opened = TableApp(config)
+    trust.remember_typed(agent)
+    if not _is_shown():
+        raise UsageError("A table needs a terminal.")
+    raise typer.Exit(run_app(opened))
+
+
+@app.command()
 @with_settings(*RUN, "final_episodes", "sft_warm_start", "sft_data")
 def train(
     given: Given,
@@ -373,7 +387,16 @@ def export(
 
 
 @app.command()
-def replay(run: command_line.Run = None) -> None:
+def replay(
+    run: command_line.Run = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            help="Begin at the newest moment, and read on as the folder grows, a copy of another machine's too.",
+        ),
+    ] = False,
+) -> None:
     """Replay a run, with a time slider; no model is loaded."""
     folder = run_store.find_run(run)
     if not _is_shown():
@@ -382,7 +405,7 @@ def replay(run: command_line.Run = None) -> None:
         )
     from llamagym_tui.app.app import open_replay
 
-    raise typer.Exit(open_replay(folder))
+    raise typer.Exit(open_replay(folder, follows=follow))
 
 
 @app.command(context_settings={"ignore_unknown_options": True})  # those of the agent
@@ -421,7 +444,7 @@ def serve(
     elif watch is not None:
         if words:
             raise UsageError("--watch shows a run that is there; leave the agent out.")
-        command = ["replay", str(run_store.find_run(watch))]
+        command = ["replay", str(run_store.find_run(watch)), "--follow"]
         server.serve(command, host=host, port=port, sessions=sessions or 30, allowed="watch")
     else:
         allowed = "play"

@@ -17,6 +17,7 @@ from llamagym_tui.game.chat import Conversation, assistant, opening, user
 from llamagym_tui.game.environment import agent_env
 from llamagym_tui.game.game import Game
 from llamagym_tui.game.observed import action_named, reply_of
+from llamagym_tui.protocol.inspected import token_text
 from llamagym_tui.protocol.literal import echo, literal
 from llamagym_tui.screens.conversation.inspector import visible
 from llamagym_tui.settings import RunConfig
@@ -51,7 +52,7 @@ def report(config: RunConfig) -> None:
     console = Console()
 
     def show(mark: str, ids: Sequence[int]) -> None:
-        line = f"{mark:<10}{'|'.join(visible(chat.token_text(token)) for token in ids)}"
+        line = f"{mark:<10}{'|'.join(visible(token_text(chat.tokenizer, token)) for token in ids)}"
         if console.is_terminal:
             console.print(
                 literal(line), style=COLOURS[mark], markup=False, highlight=False, soft_wrap=True

@@ -119,6 +119,8 @@ class EpisodeStarted(Event, frozen=True, kw_only=True):
     system_prompt: str
     prompt_version: int
     mode: Mode
+    group: str = ""
+    """Episodes before the same update that have the same group are compared with each other; empty: not known."""
 
 
 class ObservationShown(Event, frozen=True, kw_only=True):
@@ -210,6 +212,8 @@ class EpisodeFinished(Event, frozen=True, kw_only=True):
     length: int
     """The number of turns."""
     end: End
+    advantage: float | None = None
+    """The one advantage of all its turns, if somebody else's trainer has told it."""
 
 
 class EpisodeDropped(Event, frozen=True, kw_only=True):

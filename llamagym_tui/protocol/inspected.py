@@ -3,6 +3,8 @@
 Log-probabilities are in nats, at the temperature under which the reply was sampled.
 """
 
+from typing import Any
+
 from msgspec import Struct
 
 
@@ -18,13 +20,15 @@ class Alternative(Struct, frozen=True, kw_only=True):
     """True if it leads on to a canonical reply of an action; nothing else is forbidden."""
 
 
-class Decision(Struct, frozen=True, kw_only=True):
+class Decision(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A decision as PPO sees it: a sampled token, or a reply that was chosen by score."""
 
     old: float | None
     """Log-probability when it was made; None if somebody else made it."""
     new: float
     """Log-probability under the policy as it is now."""
+    ref: float | None = None
+    """Log-probability under the reference; None if it was not looked at."""
     ratio: float | None = None
     """exp(new - old); None if it is no decision by itself, or somebody else's."""
     clipped: bool | None = None
@@ -54,15 +58,16 @@ class PeerGroup(Struct, frozen=True, kw_only=True):
     """Their standard deviation."""
 
 
-class InspectedToken(Struct, frozen=True, kw_only=True):
+class InspectedToken(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A token of the reply."""
 
     token: int
     """Its id."""
     text: str
     decision: Decision
-    alternatives: list[Alternative]
-    """The most probable tokens at its place under the policy as it is now, its own and admissible ones among them."""
+    alternatives: list[Alternative] = []
+    """The most probable tokens at its place under the policy as it is now, its own and admissible ones among them;
+    empty if they were not looked at."""
 
 
 class ScoredReply(Struct, frozen=True, kw_only=True):
@@ -74,3 +79,11 @@ class ScoredReply(Struct, frozen=True, kw_only=True):
     probability: float
     """The probability of choosing it, now."""
     chosen: bool
+
+
+def token_text(tokenizer: Any, token: int) -> str:
+    """A token as text: special ones by their names, the space before a word included."""
+    text = str(tokenizer.decode([token], skip_special_tokens=False))
+    # SentencePiece marks the space before a word, and leaves it out where it decodes one token alone.
+    marked = str(tokenizer.convert_ids_to_tokens(token)).startswith("\u2581")
+    return f" {text}" if marked and not text.startswith(" ") else text

@@ -2,9 +2,9 @@
 
 The file grows with time, not with speed, and of a long run slower and slower. Tokens are left out, because
 ``TurnFinished`` has the whole reply, and so is progress. Watched episodes are kept, whole, within the budget of
-`CONVERSATION_EVENTS_PER_S`. Of policy maps one in `MAP_EVERY_S` is kept, with the first and last one of each prompt.
-All other events are kept. Events that cannot be written wait until they can. A line torn by a crash is skipped by
-readers and cut off by the next writer.
+`CONVERSATION_EVENTS_PER_S`; of somebody else's training all are. Of policy maps one in `MAP_EVERY_S` is kept, with the
+first and last one of each prompt. All other events are kept. Events that cannot be written wait until they can. A line
+torn by a crash is skipped by readers and cut off by the next writer.
 """
 
 import contextlib
@@ -46,8 +46,10 @@ class ConversationBudget:
     An episode is kept, whole, if the budget is not overdrawn at its start. It may overdraw it; time pays the debt.
     """
 
-    def __init__(self) -> None:
-        self._budget = CONVERSATION_BURST
+    def __init__(self, *, is_endless: bool = False) -> None:
+        """Choose within the budget, or keep all episodes."""
+        self._most = math.inf if is_endless else CONVERSATION_BURST
+        self._budget = self._most
         self._at_s = 0.0
         self._kept_episode: int | None = None
 
@@ -60,7 +62,7 @@ class ConversationBudget:
         if isinstance(event, events.EpisodeStarted):
             rate = CONVERSATION_EVENTS_PER_S / (1 + event.at_s / FULL_RATE_S)
             earned = max(0.0, event.at_s - self._at_s) * rate
-            self._budget = min(CONVERSATION_BURST, self._budget + earned)
+            self._budget = min(self._most, self._budget + earned)
             self._at_s = event.at_s
             self._kept_episode = event.episode if self._budget > 0 else None
         is_kept = event.episode == self._kept_episode
@@ -101,13 +103,25 @@ class MapsKept:
 class EventLog:
     """An ``events.jsonl`` that is being written."""
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Open the file for appending; a torn last line is cut off."""
+    def __init__(
+        self,
+        path: Path,
+        *,
+        every_episode: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Open the file for appending; a torn last line is cut off.
+
+        Args:
+            path: the file.
+            every_episode: keep every episode that is told, within no budget.
+            clock: seconds.
+        """
         self._path = path
         self._file = growing_file(path)
         self._file.truncate(torn_line_start(self._file))
         self._encoder = msgspec.json.Encoder()
-        self._conversations = ConversationBudget()
+        self._conversations = ConversationBudget(is_endless=every_episode)
         self._maps = MapsKept()
         self._clock = clock
         self._flush_at = clock() + FLUSH_EVERY_S

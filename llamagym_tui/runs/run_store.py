@@ -63,9 +63,12 @@ class RunStore:
         """Stamp of the run's last event before this session."""
 
     @classmethod
-    def create(cls, config: RunConfig) -> RunStore:
+    def create(cls, config: RunConfig, *, every_episode: bool = False) -> RunStore:
         """The folder of a run, made and ready to be appended to; the settings are written.
 
+        Args:
+            config: the settings.
+            every_episode: as of `EventLog`.
         Raises:
             RunStoreError: the folder holds a run and ``resume`` is off, or holds none and it is on, or the two
                 runs differ in agent or model; or it cannot be written, or another process writes it.
@@ -80,7 +83,7 @@ class RunStore:
             make_folder(store.run_dir)
             store._lock.acquire(timeout=0.2)  # a look at whether it is held takes it for a moment
             store.write_config(config)
-            store._events = EventLog(store.run_dir / EVENTS_FILE)
+            store._events = EventLog(store.run_dir / EVENTS_FILE, every_episode=every_episode)
             store.last_at_s = last_stamp(store.run_dir / EVENTS_FILE)
         except Timeout as error:
             raise _in_use(store.run_dir) from error
@@ -114,6 +117,10 @@ class RunStore:
         if self._events is None:
             return ""
         return self._events.append(event)
+
+    def flush(self) -> str:
+        """Let readers of the folder see every event now; a sentence as of `append`."""
+        return "" if self._events is None else self._events.flush()
 
     def close(self) -> None:
         """Flush, close and give the folder free; again does nothing. Raises OSError as `EventLog.close`."""

@@ -96,9 +96,19 @@ class Keyframe(NamedTuple):
 class Recording(event_log.Pieces):
     """The events of a run, as far as they have been read, with some states on the way."""
 
-    def __init__(self, run_dir: str | Path) -> None:
-        """A recording of which nothing has been read yet. Raises RunStoreError if the folder holds no run."""
+    def __init__(self, run_dir: str | Path, *, follows: bool = False) -> None:
+        """A recording of which nothing has been read yet.
+
+        Args:
+            run_dir: folder of the run.
+            follows: expect more until the log says that the run has ended, also if no process here holds the folder:
+                it may be a copy of another machine's that grows.
+        Raises:
+            RunStoreError: the folder holds no run.
+        """
         self.run_dir = Path(run_dir)
+        self._follows = follows
+        self._is_held = False
         self.config = read_config(run_dir)
         self.path = self.run_dir / EVENTS_FILE
         super().__init__(self.path)
@@ -111,8 +121,12 @@ class Recording(event_log.Pieces):
         """The state after the last event that has been read."""
         self.events = 0
         """The number of events that have been read."""
-        self.goes_on = False
+
+    @property
+    def goes_on(self) -> bool:
         """True if the run was still going on at the last look, so that the recording may grow."""
+        has_ended = self._last.state.phase in ("stopped", "failed")
+        return not self.fault and (self._is_held or (self._follows and not has_ended))
 
     @property
     def duration_s(self) -> float:
@@ -136,7 +150,7 @@ class Recording(event_log.Pieces):
 
     def look_again(self) -> None:
         """Let `read_on` go on with what was logged in the meantime."""
-        self.goes_on = not self.fault and is_held(self.run_dir)
+        self._is_held = is_held(self.run_dir)
         if not self.fault:
             self._unread = event_log.read_from(self.path, self.end)
 
@@ -228,6 +242,11 @@ class ReplayPlayer:
         """The event that is to be played next; None at the end of what has been read."""
         if self._next is None and self._here.offset < self.recording.end:
             self._next = next(self._events, None)
+            if (
+                self._next is None
+            ):  # another file has the name by now, as a copy has after each `rsync`
+                self._events = event_log.read_from(self.recording.path, self._here.offset)
+                self._next = next(self._events, None)
         return self._next
 
 

@@ -282,14 +282,16 @@ def _token_row(found: TurnInspected, at: int, token: InspectedToken) -> Inspecte
         Content.assemble(
             (f"token {at + 1} of {len(found.tokens)} ", ASIDE),
             (visible(token.text), "bold"),
-            (f"  id {token.token}", ASIDE),
+            (f"  id {token.token}" if token.alternatives else "", ASIDE),
         ),
         *_decision_lines(found, token.decision),
-        Content.styled(
-            f"most probable under policy {found.policy:,} ({TRAINED} leads to an action):", ASIDE
-        ),
-        *[_alternative(each, sampled=each.token == token.token) for each in token.alternatives],
     ]
+    if token.alternatives:
+        heading = f"most probable under policy {found.policy:,} ({TRAINED} leads to an action):"
+        lines += [Content.styled(heading, ASIDE)]
+        lines += [
+            _alternative(each, sampled=each.token == token.token) for each in token.alternatives
+        ]
     mark = TRAINED if found.said_by_policy else UNTRAINED
     numbers = _numbers(token.decision, found.clip_range)
     return InspectedRow(mark, visible(token.text), numbers, Content("\n").join(lines))
@@ -303,9 +305,13 @@ def _decision_lines(found: TurnInspected, decision: Decision) -> list[Content]:
         shares = f"p {_share(math.exp(decision.old))} → {_share(math.exp(decision.new))}"
         clip = f"{_clip(decision, found.clip_range)} {low:g} … {high:g}"
         lines.append(Content(f"{shares}: ratio {_ratio(decision.ratio)}, {clip}"))
-    if decision.advantage is None or decision.target is None:
+    if decision.ref is not None:
+        lines.append(Content(f"under the reference p {_share(math.exp(decision.ref))}"))
+    if decision.advantage is None:
         return [*lines, Content(f"no advantage: {WHY_UNTRAINED[found.stage]}")]
     advantage = f"advantage {number(decision.advantage, 2)} of the whole reply"
+    if decision.target is None:
+        return [*lines, Content(advantage)]
     earned = f" · return {number(decision.target, 2)}"
     if decision.value is not None:
         value = f" · value {number(decision.value, 2)}"

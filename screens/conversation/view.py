@@ -106,7 +106,8 @@ class ConversationView(ScrollView, can_focus=True):
         self.vertical_scrollbar.window_virtual_size = size.height
 
     def _update_in_full(self) -> None:
-        newest = self.rows[-1] if self.rows and self.shows_newest else None
+        turns = (row for row in reversed(self.rows) if row.turn is not None)
+        newest = next(turns, None) if self.shows_newest else None
         self.in_full = self.marked_row or newest
 
     def watch_shows_newest(self) -> None:

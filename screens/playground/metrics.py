@@ -141,8 +141,11 @@ def _grouped(fields: tuple[str, ...]) -> list[Option]:
 
 def _line(state: RunState, field: str) -> Content:
     name = f"{FIGURES[field].short:<12}"
-    if state.stats is None:
-        return Content.styled(name, ASIDE)
+    values = [value for _, value in state.history.values(field)]
+    if state.stats is None or all(map(math.isnan, values)):
+        return Content.styled(
+            name, ASIDE
+        )  # nobody has told it yet, or somebody else's trainer never will
     value = (f"{figure_value(state.stats, field):<10}", "bold")
     return Content.assemble((name, ASIDE), value, health(field, state.stats).badge)
 

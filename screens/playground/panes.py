@@ -189,9 +189,9 @@ def depth_line(state: RunState) -> str:
 def oddities(state: RunState) -> list[str]:
     """Shares of replies and numbers of episodes that are not as they should be; empty: all are."""
     found = []
-    if state.stats is not None and state.stats.parse_failure_rate:
+    if state.stats is not None and state.stats.parse_failure_rate > 0:
         found.append(f"{share(state.stats.parse_failure_rate)} of replies name no action")
-    if state.stats is not None and state.stats.refusal_rate:
+    if state.stats is not None and state.stats.refusal_rate > 0:
         found.append(f"{share(state.stats.refusal_rate)} of actions refused")
     if state.dropped:
         found.append(f"{state.dropped:,} episodes failed")

@@ -42,6 +42,20 @@ def test_the_ui_process_loads_neither_torch_nor_the_trainer(statements: str) -> 
     assert not [name for name in loaded if name.startswith(ours)]
 
 
+def test_the_watch_of_a_training_loads_neither_torch_nor_a_screen() -> None:
+    loaded = modules_after(
+        "from llamagym_tui import LlamaGymWatch\n"
+        "import tempfile\n"
+        "with tempfile.TemporaryDirectory() as folder:\n"
+        "    watch = LlamaGymWatch(folder + '/run')\n"
+        "    watch.rollout(prompt='?', completion='!', reward=1.0)\n"
+        "    watch.update()\n"
+        "    watch.close()"
+    )
+    assert "filelock" in loaded, "it was written"
+    assert not loaded & {*HEAVY, "textual", "numpy", "gymnasium"}
+
+
 def test_help_loads_nothing_heavy() -> None:
     loaded = modules_after(
         "from llamagym_tui.cli.main import app\ntry:\n    app(['--help'])\nexcept SystemExit:\n    pass"

@@ -10,7 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from llamagym_tui.cli.main import app
+from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.game.environment import agent_env
+from llamagym_tui.runs.run_store import read_events
 from llamagym_tui.setup import catalog
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,6 +52,35 @@ def test_the_generic_agent_of_the_guide_works(tmp_path: Path) -> None:
     env.reset(seed=1)
     assert agent.format_observation(env.step(2)[0]).startswith("Observation: x ")
     assert agent.read("wait").action == 1
+
+
+@pytest.mark.parametrize("example", [text for text in EXAMPLES if "LlamaGymWatch" in text])
+def test_the_watched_trainings_run(
+    example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from datasets import Dataset
+    from transformers import AutoTokenizer
+
+    monkeypatch.chdir(tmp_path)
+    example = example.replace("Qwen/Qwen3-0.6B", str(bundled_model_path()))
+    quick = "max_steps=1, use_cpu=True, bf16=False, report_to=[], max_completion_length=4, "
+    example = example.replace("GRPOConfig(", f"GRPOConfig({quick}", 1)
+    given: dict[str, Any] = {
+        "dataset": Dataset.from_list([{"prompt": "Hit or stick?"}] * 8),
+        "count_commas": lambda completions, **_: [float(text.count(",")) for text in completions],
+        "tokenizer": AutoTokenizer.from_pretrained(bundled_model_path()),
+        "sample": lambda prompt: ([20], [-0.5], "4"),
+    }
+    exec(example, given)
+    (folder,) = (tmp_path / "runs").iterdir()
+    counts = [
+        (type(event).__name__, getattr(event, "updates", None)) for event in read_events(folder)
+    ]
+    updates = 1 if folder.name == "commas" else 3
+    assert counts[-1] == ("RunFinished", updates)
+    names = [name for name, _ in counts]
+    assert names.count("UpdateFinished") == updates
+    assert names.count("EpisodeFinished") == names.count("TurnInspected") == {1: 8, 3: 6}[updates]
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_home_or_a_run_is_served_and_a_run_to_more_and_without_an_agent(
     for words in ([], ["--watch", "one"], ["--watch", "one", "--sessions", "3", "--host", "::1"]):
         assert CliRunner().invoke(app, ["serve", *words]).exit_code == 0
     here = {"host": "127.0.0.1", "port": 8000, "sessions": 2, "allowed": "play"}
-    watched = ["replay", str(run_dir)]
+    watched = ["replay", str(run_dir), "--follow"]
     assert served == [
         ([], here),
         (watched, {**here, "sessions": 30, "allowed": "watch"}),

@@ -11,6 +11,7 @@ import pytest
 from llamagym_tui.protocol.events import (
     AnyEvent,
     Event,
+    RunFinished,
     RunStarted,
     WarningRaised,
 )
@@ -117,3 +118,40 @@ def test_a_recording_ends_before_a_broken_line_and_says_where_that_is(tmp_path: 
     playing.jump(9.0)
     assert (last_warning(playing.state), playing.at_end) == ("1", True)
     assert "Line 4 of" in playing.recording.fault
+
+
+def test_a_folder_that_no_process_holds_here_is_followed_to_the_end_of_its_run(tmp_path: Path):
+    events = [
+        *warnings(4),
+        RunFinished(at_s=9.0, episodes=0, env_steps=0, updates=0, elapsed_s=9.0),
+    ]
+    lines = (record(tmp_path / "whole", events) / "events.jsonl").read_bytes().splitlines(True)
+    run_dir = record(tmp_path / "copy", [])
+
+    def copied(content: bytes) -> None:
+        """A newer copy takes the place of the old one, as `rsync` does it."""
+        (run_dir / "draft").write_bytes(content)
+        (run_dir / "draft").replace(run_dir / "events.jsonl")
+
+    def read(recording: Recording) -> None:
+        recording.look_again()
+        while not recording.complete:
+            recording.read_on()
+
+    copied(b"".join(lines[:3]))
+    unfollowed, recording = Recording(run_dir), Recording(run_dir, follows=True)
+    read(unfollowed)
+    read(recording)
+    assert (unfollowed.goes_on, recording.goes_on) == (False, True)
+    playing = ReplayPlayer(recording, clock=Clock())
+    playing.jump(9.0)
+    assert (last_warning(playing.state), playing.at_end) == ("1", False)
+    copied(b"".join(lines[:4]) + lines[4][:20])
+    read(recording)
+    playing.jump(9.0)
+    assert (last_warning(playing.state), recording.goes_on) == ("2", True)
+    copied(b"".join(lines))
+    read(recording)
+    playing.jump(9.0)
+    assert (last_warning(playing.state), playing.at_end) == ("3", True)
+    assert not recording.goes_on

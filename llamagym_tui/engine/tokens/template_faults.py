@@ -85,12 +85,13 @@ def template_faults(chat: ChatTokenizer, ids: list[int]) -> dict[str, str]:
         "drift": again != ids,
         "no markers": is_own and "endgeneration" not in template,
     }
+    named = tokenizer.convert_ids_to_tokens
     words = {
         "bos": tokenizer.bos_token,
         "eos": tokenizer.eos_token,
         "pad": tokenizer.pad_token,
-        "end": chat.token_text(end),
-        "stops": ", ".join(map(chat.token_text, chat.model_ends)) or "nothing",
+        "end": named(end),
+        "stops": ", ".join(map(named, chat.model_ends)) or "nothing",
         "drifted": tokenizer.decode(ids[at : at + SHOWN]),
     }
     return {name: Template(FAULTS[name]).substitute(words) for name in FAULTS if is_so[name]}

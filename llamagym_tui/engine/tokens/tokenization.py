@@ -213,13 +213,6 @@ class ChatTokenizer:
                 break
         return 0
 
-    def token_text(self, token: int) -> str:
-        """A token as text: special ones by their names, the space before a word included."""
-        text = str(self.tokenizer.decode([token], skip_special_tokens=False))
-        # SentencePiece marks the space before a word, and leaves it out where it decodes one token alone.
-        marked = str(self.tokenizer.convert_ids_to_tokens(token)).startswith("\u2581")
-        return f" {text}" if marked and not text.startswith(" ") else text
-
     def render(self, conversation: Sequence[ChatMessage], *, prompt: bool) -> str:
         """The template's text of a conversation, `prompt` with the generation prompt."""
         if not self.takes_system and conversation and conversation[0]["role"] == "system":

@@ -34,6 +34,7 @@ from llamagym_tui.protocol.inspected import (
     InspectedToken,
     PeerGroup,
     ScoredReply,
+    token_text,
 )
 from llamagym_tui.trainer.rollout.rollout import PendingPrompt, Rollout
 
@@ -240,7 +241,7 @@ class ReplyInspector:
             found.append(
                 InspectedToken(
                     token=token,
-                    text=self._policy.chat.token_text(token),
+                    text=token_text(self._policy.chat.tokenizer, token),
                     decision=decisions[index],
                     alternatives=self._alternatives(logprobs[index], token, admissible),
                 )
@@ -255,7 +256,7 @@ class ReplyInspector:
         return [
             Alternative(
                 token=token,
-                text=self._policy.chat.token_text(token),
+                text=token_text(self._policy.chat.tokenizer, token),
                 probability=share,
                 admissible=token in admissible,
             )

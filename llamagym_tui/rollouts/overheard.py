@@ -1,0 +1,164 @@
+"""What TRL's trainers of rollouts (GRPO, RLOO) sample, score and earn, as records that `formats` reads.
+
+A callback is told neither its trainer nor a rollout. What the trainer keeps for its own tables (`_logs`) has the texts
+in order; what it keeps for its updates has the tokens, shuffled; and log-probabilities are kept nowhere where one
+update follows each batch. So two of its methods are listened to: they are called as they are, and what they return is
+looked at. They are its own again afterwards. torch is not imported: tensors become lists.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import wraps
+from itertools import chain, groupby
+from operator import mul
+from typing import Any
+
+SAMPLES = "_generate_and_score_completions"
+SCORES = "_get_per_token_logps_and_entropies"
+COLUMNS = (
+    "old_per_token_logps",
+    "ref_per_token_logps",
+    "prompt_ids",
+    "prompt_mask",
+    "completion_ids",
+    "completion_mask",
+    "tool_mask",
+)
+"""Tensors of a batch, a row for each rollout of this process."""
+
+
+def calling_trainer(callback: object) -> Any:
+    """The trainer that calls a callback at the moment; None: none does.
+
+    Handlers pass a callback everything but the trainer, so it is looked for on the stack.
+    """
+    frame = sys._getframe()
+    while frame := frame.f_back:  # type: ignore[assignment]
+        caller = frame.f_locals.get("self")
+        if callback in getattr(getattr(caller, "callback_handler", None), "callbacks", ()):
+            return caller
+    return None
+
+
+class Overheard:
+    """A trainer that is listened to."""
+
+    def __init__(self, trainer: Any, told: Callable[[Exception], None]) -> None:
+        """Begin to listen.
+
+        Args:
+            trainer: the trainer.
+            told: called with an error of the listening, which does not reach the trainer.
+        Raises:
+            AttributeError: it samples no rollouts, or not as TRL 1.16 does.
+        """
+        self._trainer = trainer
+        self._told = told
+        self._logs = trainer._logs
+        self._batch: dict[str, Any] = {}
+        self._unlearnt: list[Any] = []
+        """Log-probabilities since the last batch that are not of an update: the policy's, then the reference's."""
+        self._learnt: list[tuple[Any, Any, Any]] = []
+        """Ids, mask and log-probabilities in the update, for each part of the batch."""
+        self._listen(SCORES, self._scored)
+        self._listen(SAMPLES, self._sampled)
+
+    def leave(self) -> None:
+        """Listen no more."""
+        for name in (SAMPLES, SCORES):
+            delattr(self._trainer, name)
+
+    def _listen(self, name: str, hear: Callable[..., None]) -> None:
+        method = getattr(self._trainer, name)
+
+        @wraps(method)
+        def heard(*args: Any, **kwargs: Any) -> Any:
+            result = method(*args, **kwargs)
+            try:
+                hear(result, *args)
+            except Exception as error:
+                self._told(error)
+            return result
+
+        setattr(self._trainer, name, heard)
+
+    def _scored(self, result: Any, model: Any, ids: Any, mask: Any, *_: Any) -> None:
+        logprobs = result[0]
+        if logprobs.requires_grad:
+            self._learnt.append((ids, mask, logprobs.detach()))
+        else:
+            self._unlearnt.append(logprobs)
+
+    def _sampled(self, batch: dict[str, Any], *_: Any) -> None:
+        if self._trainer.model.training:
+            self._batch = dict(batch)
+            if "old_logps" in batch:  # RLOO keeps their sums alone
+                self._batch |= zip(COLUMNS, self._unlearnt, strict=False)
+        self._unlearnt = []
+
+    def records(self, most_tokens: int) -> Iterator[dict[str, Any]]:
+        """The rollouts since the last time, in the trainer's order; about `most_tokens` tokens of the first ones."""
+        batch, self._batch = self._batch, {}
+        learnt, self._learnt = self._learnt, []
+        if not batch:
+            return
+        most = most_tokens // max(1, batch["completion_ids"].shape[1])
+        known = {name: batch[name][:most].tolist() for name in COLUMNS if name in batch}
+        rows = [dict(zip(known, row, strict=True)) for row in zip(*known.values(), strict=True)]
+        parts = (zip(*(each.tolist() for each in part), strict=True) for part in learnt)
+        logprobs = {_unpadded(ids, mask): row for part in parts for ids, mask, row in part}
+        weights = self._trainer.reward_weights.tolist()
+        rewards = zip(*self._logs["rewards"].values(), strict=True)
+        told = zip(
+            *map(self._logs.get, ("prompt", "completion", "advantages")), rewards, strict=True
+        )
+        for index, (prompt, completion, advantage, earned) in enumerate(told):
+            if isinstance(completion, str):
+                completion = [{"role": "assistant", "content": completion}]
+            # A function that does not score a rollout gives NaN.
+            parts_of_it = (each for each in map(mul, weights, earned) if each == each)
+            record = {
+                "prompt": prompt,
+                "completion": completion,
+                "reward": sum(parts_of_it),
+                "advantage": advantage,
+                "group": index // self._trainer.num_generations + 1,
+            }
+            if index < len(rows):
+                record |= self._tokens(rows[index], completion, logprobs)
+            yield record
+
+    def _tokens(
+        self, row: dict[str, Any], completion: list[Any], learnt: dict[tuple[int, ...], list[float]]
+    ) -> dict[str, Any]:
+        """What a record has where its tokens are known: they stand in the messages that they make up."""
+        ids, mask = row["completion_ids"], row["completion_mask"]
+        whole = _unpadded(row["prompt_ids"] + ids, row["prompt_mask"] + mask)
+        columns = {
+            "token_ids": ids,
+            "logprobs": row.get("old_per_token_logps") or learnt.get(whole, ()),
+            "ref_logprobs": row.get("ref_per_token_logps", ()),
+        }
+        # What tools have said between two turns was not sampled.
+        sampled = list(map(min, mask, row.get("tool_mask", mask)))
+        runs = [list(run) for own, run in groupby(range(len(ids)), sampled.__getitem__) if own]
+        replies = [each for each in completion if each["role"] == "assistant"]
+        # What an environment of the user's own has said is in the one reply.
+        turns = iter(runs if len(replies) > 1 else [list(chain(*runs))])
+        messages = []
+        for message in completion:
+            if message["role"] == "assistant":
+                turn = next(turns, [])
+                message = {
+                    **message,
+                    **{name: [each[at] for at in turn] for name, each in columns.items() if each},
+                }
+            messages.append(message)
+        return {
+            "completion": messages,
+            "truncated": whole[-1] not in self._trainer.eos_token_ids,
+        }
+
+
+def _unpadded(ids: list[int], mask: list[int]) -> tuple[int, ...]:
+    return tuple(token for token, is_there in zip(ids, mask, strict=True) if is_there)

@@ -1,0 +1,48 @@
+"""What rollouts have in common: words that many of them repeat, and how far they are alike."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
+from typing import NamedTuple
+
+from llamagym_tui.rollouts.rollout import Rollout
+
+WORD = re.compile(r"\w+|[^\w\s]")
+
+
+class Repeated(NamedTuple):
+    """Three words in a row."""
+
+    words: str
+    """As they were first written."""
+    share: float
+    """Share of the rollouts in which the policy said them."""
+
+
+def repeated(rollouts: Iterable[Rollout], most: int = 30) -> list[Repeated]:
+    """The trigrams that the most rollouts share, each counted once in a rollout.
+
+    A policy that collapses says the same in all of them long before its reward falls.
+    """
+    counts: Counter[tuple[str, ...]] = Counter()
+    total = 0
+    for rollout in rollouts:
+        words = WORD.findall(rollout.said)
+        counts.update(set(zip(words, words[1:], words[2:], strict=False)))
+        total += 1
+    return [Repeated(" ".join(words), count / total) for words, count in counts.most_common(most)]
+
+
+def common_start(texts: Sequence[str]) -> int:
+    """The number of characters with which all texts begin; a word that only begins alike does not count."""
+    start = sum(1 for _ in takewhile(_is_one, zip(*texts, strict=False)))
+    if all(len(text) == start for text in texts):
+        return start
+    while start and not all(text[start - 1 : start].isspace() for text in texts):
+        start -= 1
+    return start
+
+
+def _is_one(characters: Sequence[str]) -> bool:
+    return len(set(characters)) == 1

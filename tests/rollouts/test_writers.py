@@ -1,0 +1,114 @@
+"""What TRL and Trackio write of a real run of GRPO, and what a run of ours logs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from llamagym_tui.protocol.events import (
+    EpisodeFinished,
+    EpisodeStarted,
+    ObservationShown,
+    TurnFinished,
+    TurnInspected,
+    UpdateFinished,
+)
+from llamagym_tui.protocol.inspected import Decision, InspectedToken
+from llamagym_tui.rollouts.index import Rollouts
+from llamagym_tui.rollouts.rollout import Rollout, Said, Token
+from tests import fakes
+from tests.recorded_run import record
+
+TRAINING = Path(__file__).parent / "files" / "train_by_trl.py"
+
+
+def read(path):
+    found = Rollouts(str(path))
+    while found.read_on():
+        pass
+    return found
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("grpo")
+    command = [sys.executable, str(TRAINING), str(folder)]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    return folder
+
+
+@pytest.mark.parametrize("path", ["completions", "completions/*.parquet", "trackio"])
+def test_what_trl_and_trackio_write(trained, path):
+    found = read(trained / path)
+    assert list(found.steps) == [1, 2]
+    # Trackio gets the last step twice, as TRL logs once more at the end.
+    assert [len(each) for each in found.steps.values()] == [8, 16 if path == "trackio" else 8]
+    for entries in found.steps.values():
+        assert len({each.group for each in entries}) == 2
+    for entry in found.entries:
+        rollout = found.rollout(entry)
+        prompt, completion = rollout.messages
+        assert (prompt.role, prompt.text) in (("user", "Say a."), ("user", "Say b."))
+        reward = len(completion.text) + (0.5 if "0" in completion.text else 0.0)
+        assert rollout.reward == entry.reward == reward
+        assert rollout.advantage is not None
+        assert dict(rollout.facts)["letters"] == str(len(completion.text))
+    assert found.notes == ["These files have no log-probabilities, no reference log-probabilities."]
+
+
+def test_a_run_of_ours(tmp_path):
+    decision = Decision(old=-0.5, new=-0.4, advantage=1.5)
+    token = InspectedToken(token=3, text="stick", decision=decision, alternatives=[])
+    turn = TurnFinished(
+        episode=4,
+        turn=0,
+        reply="stick",
+        action=0,
+        action_name="stick",
+        how="keyword",
+        reward=1.0,
+        probability=0.25,
+    )
+    started = EpisodeStarted(episode=4, system_prompt="Play.", prompt_version=1, mode="train")
+    finished = EpisodeFinished(episode=4, episode_return=1.0, length=1, end="terminated")
+    events = [
+        fakes.run_started(),
+        started,
+        ObservationShown(episode=4, turn=0, text="16 against 9"),
+        turn,
+        finished,
+        TurnInspected(episode=4, turn=0, tokens=[token]),
+        UpdateFinished(update=1, episodes=5, stats=fakes.STATS),
+    ]
+    more = [
+        EpisodeStarted(episode=5, system_prompt="Play.", prompt_version=1, mode="train"),
+        ObservationShown(episode=5, turn=0, text="12 against 2"),
+    ]
+    found = read(record(tmp_path / "run", [*events, *more]))
+    assert list(found.steps) == [1]
+    (entry,) = found.entries
+    assert found.rollout(entry) == Rollout(
+        (
+            Said("system", "Play."),
+            Said("user", "16 against 9"),
+            Said(
+                "assistant",
+                "stick",
+                reward=1.0,
+                tokens=(Token("stick", -0.5, None, 1.5),),
+                note="stick 25%",
+            ),
+        ),
+        step=1,
+        reward=1.0,
+        facts=(("episode", "4"), ("end", "terminated")),
+    )
+
+
+def test_each_episode_of_a_run_is_found_again(tmp_path):
+    found = read(record(tmp_path / "run", fakes.demo_run(batches=40)))
+    whole = [found.rollout(each) for each in found.entries]
+    assert len(whole) == 3
+    assert all(each.messages[-1].role == "assistant" for each in whole)
+    assert [each.reward for each in whole] == [each.reward for each in found.entries]
