@@ -120,6 +120,8 @@ async def test_a_click_on_a_field_of_the_board_takes_it(make_app: MakeApp):
         x = line.index(f"   {free}   ")
         await pilot.click(Board, offset=(x - board.region.x, y + 1 - board.region.y))
         await until(pilot, lambda: "you bottom" in shown(pilot) or "you middle" in shown(pilot))
+        await pilot.press("tab")
+        await sees(pilot, f" {app.screen.choices[0].key}  {app.screen.choices[0].name}")  # type: ignore[attr-defined]
 
 
 async def test_a_full_disk_loses_no_episode(make_app: MakeApp):
