@@ -408,6 +408,34 @@ def replay(
     raise typer.Exit(open_replay(folder, follows=follow))
 
 
+@app.command()
+def view(
+    path: Annotated[
+        str, typer.Argument(metavar="PATH", help="A file, a folder, or a glob in quotes.")
+    ],
+    model: Annotated[
+        str, typer.Option(help="The model whose token ids the files have, for their texts.")
+    ] = "",
+    words: Annotated[
+        str, typer.Option("--search", help="List the rollouts with these words or this /regex/.")
+    ] = "",
+    json_output: Annotated[
+        bool, typer.Option("--json", help="Print a line of JSON for each step, or what was found.")
+    ] = False,
+) -> None:
+    """Read the rollouts of any trainer: verl, TRL, Trackio, verifiers, prime-rl, JSON Lines with messages, or a run."""
+    from llamagym_tui.cli.view import print_rollouts, texts_of
+    from llamagym_tui.rollouts.index import Rollouts
+
+    rollouts = Rollouts(path, texts_of=texts_of(model) if model else None)
+    if words or json_output or not _is_shown():
+        print_rollouts(rollouts, words=words, as_json=json_output)
+        return
+    from llamagym_tui.app.app import open_view
+
+    raise typer.Exit(open_view(rollouts))
+
+
 @app.command(context_settings={"ignore_unknown_options": True})  # those of the agent
 def serve(
     ctx: typer.Context,
