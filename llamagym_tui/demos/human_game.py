@@ -158,6 +158,10 @@ class HumanGame:
             self._game = Game(self._agent, self._make_env)
         return self._game
 
+    def repeat_run(self, seed: int) -> None:
+        """Deal the episodes that a run with that seed plays."""
+        self.next_seed = lambda: episode_seed(seed, len(self.returns))
+
     def deal(self) -> None:
         """Begin an episode; raises EnvError if the environment refuses the reset."""
         game = self.open()
