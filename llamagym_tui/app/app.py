@@ -36,7 +36,6 @@ from llamagym_tui.state.run import RunState, initial_state, requested, restarted
 
 if TYPE_CHECKING:
     from llamagym_tui.app.trainer_client import TrainerClient
-    from llamagym_tui.rollouts.index import Rollouts
     from llamagym_tui.screens.demos.judging import Reading
     from llamagym_tui.screens.play.classroom import Classroom
 
@@ -395,17 +394,12 @@ class SortingApp(LlamaGymApp):
         self.exit()
 
 
-class RolloutsApp(LlamaGymApp):
-    """The app of the rollouts in files; there is no trainer."""
+class ScreenApp(LlamaGymApp):
+    """The app of a screen that needs no trainer."""
 
-    def __init__(self, rollouts: Rollouts) -> None:
+    def __init__(self, make_screen: Callable[[], Screen[Any]]) -> None:
         super().__init__()
-        self._rollouts = rollouts
-
-    def first_screen(self) -> Screen[Any]:
-        from llamagym_tui.screens.rollouts.screen import RolloutsScreen
-
-        return RolloutsScreen(self._rollouts)
+        self.first_screen = make_screen  # type: ignore[method-assign]
 
 
 def open_playground(config: RunConfig, lesson: str | None = None) -> int:
@@ -446,11 +440,6 @@ def open_seat(folder: Path, seat: int) -> int:
     require_trusted(classroom.record.config.agent)
     classroom.match_of(seat)
     return run_app(SeatApp(classroom, seat))
-
-
-def open_view(rollouts: Rollouts) -> int:
-    """Show the rollouts of anybody's trainer. Returns the exit code."""
-    return run_app(RolloutsApp(rollouts))
 
 
 def run_app(app: LlamaGymApp) -> int:

@@ -6,6 +6,7 @@ Nothing heavy is imported before a command runs.
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -431,9 +432,10 @@ def view(
     if words or json_output or not _is_shown():
         print_rollouts(rollouts, words=words, as_json=json_output)
         return
-    from llamagym_tui.app.app import open_view
+    from llamagym_tui.app.app import ScreenApp, run_app
+    from llamagym_tui.screens.rollouts.screen import RolloutsScreen
 
-    raise typer.Exit(open_view(rollouts))
+    raise typer.Exit(run_app(ScreenApp(partial(RolloutsScreen, rollouts))))
 
 
 @app.command(context_settings={"ignore_unknown_options": True})  # those of the agent

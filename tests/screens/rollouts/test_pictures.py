@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 
-from llamagym_tui.app.app import RolloutsApp
+from llamagym_tui.app.app import ScreenApp
 from llamagym_tui.rollouts.index import Rollouts
+from llamagym_tui.screens.rollouts.screen import RolloutsScreen
 from tests.screens.pictures import WIDE, at_sizes
 from tests.screens.steps import sees
 
@@ -64,7 +66,7 @@ def test_tokens_by_log_probability(snap_compare: Any, size: tuple[int, int]):
         await pilot.press("t", *["right"] * 9)
         await sees(pilot, "probability 0.")
 
-    app = RolloutsApp(Rollouts("adding.jsonl"))
+    app = ScreenApp(partial(RolloutsScreen, Rollouts("adding.jsonl")))
     assert snap_compare(app, terminal_size=size, run_before=coloured)
 
 
@@ -75,5 +77,5 @@ def test_a_group_side_by_side(snap_compare: Any, size: tuple[int, int]):
         await pilot.press("s")
         await sees(pilot, "characters alike")
 
-    app = RolloutsApp(Rollouts("adding.jsonl"))
+    app = ScreenApp(partial(RolloutsScreen, Rollouts("adding.jsonl")))
     assert snap_compare(app, terminal_size=size, run_before=beside)

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Static
 
-from llamagym_tui.app.app import RolloutsApp
+from llamagym_tui.app.app import ScreenApp
 from llamagym_tui.rollouts.index import Rollouts
 from llamagym_tui.screens.rollouts import screen as screen_module
 from llamagym_tui.screens.rollouts.lines import Lines
@@ -61,7 +62,7 @@ def two_steps() -> list[dict[str, Any]]:
 @asynccontextmanager
 async def viewed(size: tuple[int, int] = WIDE) -> AsyncIterator[Pilot[None]]:
     """The app on a file, once all of it is read."""
-    app = RolloutsApp(Rollouts(str(FILE)))
+    app = ScreenApp(partial(RolloutsScreen, Rollouts(str(FILE))))
     async with app.run_test(size=size, notifications=True) as pilot:
         await until(pilot, lambda: pilot.app.screen.query_one(Lines).count, "a list of steps")
         yield pilot
