@@ -527,11 +527,28 @@ def seat(
 
 
 @app.command()
-def doctor() -> None:
-    """Show versions, threads, memory, terminal, folders, and which extras are missing."""
-    from llamagym_tui.cli.doctor import report
+@with_settings("model", "env", "seed")
+def doctor(
+    given: Given,
+    agent: Annotated[
+        str | None,
+        typer.Argument(metavar="AGENT", help="Whose episode is shown. (blackjack, with --model)"),
+    ] = None,
+) -> None:
+    """Show versions, threads, memory, terminal, folders, and which extras are missing.
 
-    raise typer.Exit(report())
+    With --model or an agent, show what is trained of that model instead:
+    an episode's first turns by its own chat template, token by token,
+    and what is wrong with the template. No weights are loaded.
+    """
+    if given or agent:
+        from llamagym_tui.cli import trained_tokens
+
+        trained_tokens.report(typed_evaluation(agent or "blackjack", given))
+    else:
+        from llamagym_tui.cli.doctor import report
+
+        raise typer.Exit(report())
 
 
 def _is_shown() -> bool:
