@@ -190,6 +190,7 @@ async def test_a_table_of_an_environment_shows_what_a_model_is_told_and_what_cam
         assert "action  hit · read by pattern · reward −1" in shown(pilot)
         await pilot.press("enter", "escape", "s")
         await sees(pilot, "you stick")
+        await sees(pilot, "2 episodes saved to")
         first = demo_files.read(demo_files.default_path("blackjack"))[0]
         assert (first.seed, first.replies) == (episode_seed(6, 0), ["Action: hit"])
         await pilot.press("escape")
