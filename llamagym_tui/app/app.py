@@ -24,7 +24,6 @@ from textual.worker import Worker, WorkerError
 from llamagym_tui.app.actions import Actions
 from llamagym_tui.app.leaving import run_to_end
 from llamagym_tui.errors import LlamaGymError, UsageError
-from llamagym_tui.game.environment import episode_seed
 from llamagym_tui.protocol.commands import SetSystemPrompt
 from llamagym_tui.protocol.events import RunStarted
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
@@ -358,7 +357,7 @@ class TableApp(LlamaGymApp):
 
         state = self._table_state
         game = self.recorder.table(self._agent.own_prompt)
-        game.next_seed = lambda: episode_seed(state.config.seed, len(game.returns))
+        game.repeat_run(state.config.seed)
         screen = HumanTableScreen(game, self.title, state)
         return screen.add_class("-told")
 

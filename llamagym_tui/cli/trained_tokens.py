@@ -5,11 +5,10 @@ No weights are loaded. Prompts, tokens and mask are those of a run.
 
 from collections.abc import Sequence
 from itertools import groupby
-from operator import itemgetter
 
 from rich.console import Console
 
-from llamagym_tui.engine.policy.episode import replayed
+from llamagym_tui.engine.learning.trl_training import NOT_TRAINED, examples
 from llamagym_tui.engine.policy.weightless import WeightlessPolicy, load_chat
 from llamagym_tui.engine.tokens.template_faults import template_faults
 from llamagym_tui.engine.tokens.tokenization import MARK, shared
@@ -45,38 +44,36 @@ def report(config: RunConfig) -> None:
     # Where a template rewrites earlier replies, it is mostly their thoughts that it leaves out.
     thought = "" if chat.keeps_history else THOUGHT.removeprefix(chat.opens)
     policy = WeightlessPolicy(chat, history=None)
-    segments = replayed(policy, _example(config, thought)).segments
-    rows = [[*segment.prefix, *segment.ids] for segment in segments]
-    sequences = counted(len(segments), "sequence")
-    echo(f"The first turns of an episode, with all earlier ones in a prompt, in {sequences}:")
-    console = Console()
+    rows = examples(policy, _example(config, thought))
+    count = counted(len(rows), "sequence")
+    echo(f"The first turns of an episode, with all earlier ones in a prompt, in {count}:")
+    console = Console(highlight=False)
 
     def show(mark: str, ids: Sequence[int]) -> None:
-        line = f"{mark:<10}{'|'.join(visible(token_text(chat.tokenizer, token)) for token in ids)}"
+        tokens = "|".join(visible(token_text(chat.tokenizer, token)) for token in ids)
+        line = f"{mark:<10}{tokens}"
         if console.is_terminal:
-            console.print(
-                literal(line), style=COLOURS[mark], markup=False, highlight=False, soft_wrap=True
-            )
+            console.print(literal(line), style=COLOURS[mark], markup=False, soft_wrap=True)
         else:
             echo(line)
 
-    for segment, row in zip(segments, rows, strict=True):
+    for row in rows:
         echo("")
         follows: Sequence[int] = ()
-        mask = [False] * len(segment.prefix) + segment.mask
-        for is_trained, stretch in groupby(zip(mask, row, strict=True), itemgetter(0)):
+        tokens = zip(row.labels, row.input_ids, strict=True)
+        for is_read, stretch in groupby(tokens, lambda each: each[0] == NOT_TRAINED):
             ids = [token for _, token in stretch]
-            if is_trained:
+            inserted = shared(ids, follows)
+            if not is_read:
                 show("trained", ids)
                 # The template's beginning of whatever comes next.
                 follows = chat.continuation(MARK, ended=True)
-                continue
-            inserted = shared(ids, follows)
-            if inserted:
-                show("inserted", ids[:inserted])
-            show("read", ids[inserted:])
+            else:
+                if inserted:
+                    show("inserted", ids[:inserted])
+                show("read", ids[inserted:])
     echo(LEGEND, lines=True)
-    faults = template_faults(chat, rows[0])
+    faults = template_faults(chat, rows[0].input_ids)
     for name, text in faults.items():
         echo(f"{name}: {text}")
     if not faults:

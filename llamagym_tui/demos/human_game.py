@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from llamagym_tui.demos.demonstration import Demonstration, PlayedTurn, conversation
 from llamagym_tui.demos.files import DemoWriter
-from llamagym_tui.errors import ActionParseError, EnvError
+from llamagym_tui.errors import RAISED, ActionParseError, EnvError
 from llamagym_tui.game.actions import ActionReading
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, user, with_actions
@@ -158,6 +158,10 @@ class HumanGame:
             self._game = Game(self._agent, self._make_env)
         return self._game
 
+    def repeat_run(self, seed: int) -> None:
+        """Deal the episodes that a run with that seed plays."""
+        self.next_seed = lambda: episode_seed(seed, len(self.returns))
+
     def deal(self) -> None:
         """Begin an episode; raises EnvError if the environment refuses the reset."""
         game = self.open()
@@ -281,10 +285,11 @@ class HumanGame:
 
     def _tell(self, outcome: Outcome, *parts: str) -> None:
         """Tell the person `parts` and what the environment returned; of its info, what is short."""
-        info = (f"{name} {value}" for name, value in outcome.info.items())
-        short = (part for part in info if len(part) <= LONGEST_INFO)
-        told = " · ".join([*parts, *short, f"observation {outcome.observation}"])
-        self.transcript = self.transcript.note(told)
+        with contextlib.suppress(*RAISED):  # a class of other people's as text
+            info = (f"{name} {value}" for name, value in outcome.info.items())
+            short = (part for part in info if len(part) <= LONGEST_INFO)
+            told = " · ".join([*parts, *short, f"observation {outcome.observation}"])
+            self.transcript = self.transcript.note(told)
 
     def _draw(self) -> None:
         """Draw the state, unless it is as the model sees it."""

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 import gymnasium
 
-from llamagym_tui.agent import Agent, answer
 from llamagym_tui.errors import RAISED, described
+from llamagym_tui.game.actions import answer
 from llamagym_tui.game.agent_base import AgentBase
 
 DONE = "done"
@@ -56,7 +56,7 @@ class ToolEpisode(gymnasium.Env[str, str]):
         return told, reward, action == DONE, is_cut, {}
 
 
-class ToolAgent(Agent):
+class ToolAgent(AgentBase):
     fallback_action = DONE
     tools: ClassVar[Mapping[str, Any]]
     """Methods by their names."""

@@ -200,7 +200,7 @@ class TurnInFull(VerticalScroll, can_focus=False):
         if row is None or not width:  # A first layout gives it a width.
             return
         self._text.update(in_full(row, width, by_person=self._view.by_person))
-        if self._view.marked_row is None:
+        if self._view.marked_row is None and not self._view.by_person:
             self.scroll_end(animate=False)
         else:
             self.scroll_home(animate=False)

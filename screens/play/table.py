@@ -303,7 +303,7 @@ class HumanTableScreen(ChoosingScreen):
         reply.display = is_turn and (self._writes or not game.choices)
         if reply.display:
             reply.focus()
-        actions, now = self._actions(has_chips=not board.has_all_keys)
+        actions, now = self._actions(has_chips=self.is_told or not board.has_all_keys)
         self.draw_play(header, self._result(), actions, now, notes)
 
     def _result(self) -> Content:

@@ -120,6 +120,8 @@ async def test_a_click_on_a_field_of_the_board_takes_it(make_app: MakeApp):
         x = line.index(f"   {free}   ")
         await pilot.click(Board, offset=(x - board.region.x, y + 1 - board.region.y))
         await until(pilot, lambda: "you bottom" in shown(pilot) or "you middle" in shown(pilot))
+        await pilot.press("tab")
+        await sees(pilot, f" {app.screen.choices[0].key}  {app.screen.choices[0].name}")  # type: ignore[attr-defined]
 
 
 async def test_a_full_disk_loses_no_episode(make_app: MakeApp):
@@ -188,6 +190,7 @@ async def test_a_table_of_an_environment_shows_what_a_model_is_told_and_what_cam
         assert "action  hit · read by pattern · reward −1" in shown(pilot)
         await pilot.press("enter", "escape", "s")
         await sees(pilot, "you stick")
+        await sees(pilot, "2 episodes saved to")
         first = demo_files.read(demo_files.default_path("blackjack"))[0]
         assert (first.seed, first.replies) == (episode_seed(6, 0), ["Action: hit"])
         await pilot.press("escape")
