@@ -338,6 +338,30 @@ class SeatApp(LlamaGymApp):
         return SeatScreen(game, self._agent.title, self._classroom, self._seat)
 
 
+class TableApp(LlamaGymApp):
+    """The app of a person who steps through an environment; there is neither a trainer nor a model."""
+
+    def __init__(self, config: RunConfig) -> None:
+        """An app with the episodes that a run of these settings plays.
+
+        Raises:
+            UsageError: there is no such agent, or its file has a fault.
+        """
+        super().__init__()
+        self._agent = RunAgent(config.agent, config=config)
+        self._table_state = initial_state(config)
+        self.title = self._agent.title
+
+    def first_screen(self) -> Screen[Any]:
+        from llamagym_tui.screens.play.table import HumanTableScreen
+
+        state = self._table_state
+        game = self.recorder.table(self._agent.own_prompt)
+        game.repeat_run(state.config.seed)
+        screen = HumanTableScreen(game, self.title, state)
+        return screen.add_class("-told")
+
+
 class SortingApp(LlamaGymApp):
     """The app of a file that is sorted by a person's judgements; there is no trainer."""
 
@@ -368,6 +392,14 @@ class SortingApp(LlamaGymApp):
     def _left(self, outcome: list[str] | None) -> None:
         self.outcome = outcome or []
         self.exit()
+
+
+class ScreenApp(LlamaGymApp):
+    """The app of a screen that needs no trainer."""
+
+    def __init__(self, make_screen: Callable[[], Screen[Any]]) -> None:
+        super().__init__()
+        self.first_screen = make_screen  # type: ignore[method-assign]
 
 
 def open_playground(config: RunConfig, lesson: str | None = None) -> int:

@@ -20,7 +20,7 @@ from llamagym_tui import load_model_and_tokenizer
 from llamagym_tui.cli import gguf_converter
 from llamagym_tui.cli.report import Story, story_of, summary
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
-from llamagym_tui.engine.policy.policy import generation_config_of, generation_ends
+from llamagym_tui.engine.policy.policy import generation_config_of
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError
 from llamagym_tui.runs.run_store import has_checkpoint, last_settings
@@ -103,7 +103,7 @@ def _write(run_dir: Path, out: Path, *, merge: bool) -> None:
         model = loaded.model.merged()
         _require_same(trained, _logprobs(model, loaded.tokenizer, text), "the merged model")
     sampling = last_settings(run_dir).generation
-    chat = ChatTokenizer(loaded.tokenizer, generation_ends(loaded.model, loaded.tokenizer))
+    chat = ChatTokenizer(loaded.tokenizer, loaded.model.causal_lm.generation_config)
     dtype = model.dtype
     draft = draft_folder(out.parent)
     try:

@@ -6,6 +6,7 @@ Nothing heavy is imported before a command runs.
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -66,6 +67,20 @@ def play(agent: command_line.Agent, given: Given) -> None:
     from llamagym_tui.app.app import open_playground
 
     raise typer.Exit(open_playground(run_config.with_run_dir(config)))
+
+
+@app.command()
+@with_settings("env", "seed")
+def table(agent: command_line.Agent, given: Given) -> None:
+    """Play an environment yourself: what a model would be told, and what each reply earns. No model is loaded."""
+    from llamagym_tui.app.app import TableApp, run_app
+
+    config = from_dict(RunConfig, in_sections(given, {"agent": agent, "run_dir": ""}))
+    opened = TableApp(config)
+    trust.remember_typed(agent)
+    if not _is_shown():
+        raise UsageError("A table needs a terminal.")
+    raise typer.Exit(run_app(opened))
 
 
 @app.command()
@@ -394,6 +409,35 @@ def replay(
     raise typer.Exit(open_replay(folder, follows=follow))
 
 
+@app.command()
+def view(
+    path: Annotated[
+        str, typer.Argument(metavar="PATH", help="A file, a folder, or a glob in quotes.")
+    ],
+    model: Annotated[
+        str, typer.Option(help="The model whose token ids the files have, for their texts.")
+    ] = "",
+    words: Annotated[
+        str, typer.Option("--search", help="List the rollouts with these words or this /regex/.")
+    ] = "",
+    json_output: Annotated[
+        bool, typer.Option("--json", help="Print a line of JSON for each step, or what was found.")
+    ] = False,
+) -> None:
+    """Read the rollouts of any trainer: verl, TRL, Trackio, verifiers, prime-rl, JSON Lines with messages, or a run."""
+    from llamagym_tui.cli.view import print_rollouts, texts_of
+    from llamagym_tui.rollouts.index import Rollouts
+
+    rollouts = Rollouts(path, texts_of=texts_of(model) if model else None)
+    if words or json_output or not _is_shown():
+        print_rollouts(rollouts, words=words, as_json=json_output)
+        return
+    from llamagym_tui.app.app import ScreenApp, run_app
+    from llamagym_tui.screens.rollouts.screen import RolloutsScreen
+
+    raise typer.Exit(run_app(ScreenApp(partial(RolloutsScreen, rollouts))))
+
+
 @app.command(context_settings={"ignore_unknown_options": True})  # those of the agent
 def serve(
     ctx: typer.Context,
@@ -483,11 +527,28 @@ def seat(
 
 
 @app.command()
-def doctor() -> None:
-    """Show versions, threads, memory, terminal, folders, and which extras are missing."""
-    from llamagym_tui.cli.doctor import report
+@with_settings("model", "env", "seed")
+def doctor(
+    given: Given,
+    agent: Annotated[
+        str | None,
+        typer.Argument(metavar="AGENT", help="Whose episode is shown. (blackjack, with --model)"),
+    ] = None,
+) -> None:
+    """Show versions, threads, memory, terminal, folders, and which extras are missing.
 
-    raise typer.Exit(report())
+    With --model or an agent, show what is trained of that model instead:
+    an episode's first turns by its own chat template, token by token,
+    and what is wrong with the template. No weights are loaded.
+    """
+    if given or agent:
+        from llamagym_tui.cli import trained_tokens
+
+        trained_tokens.report(typed_evaluation(agent or "blackjack", given))
+    else:
+        from llamagym_tui.cli.doctor import report
+
+        raise typer.Exit(report())
 
 
 def _is_shown() -> bool:

@@ -1,14 +1,20 @@
 """A person's own game: episodes in an environment of their own, with the observations in the agent's words.
 
+The person takes actions by their keys, or writes replies as a model does. The transcript has what a model is told, and
+between the turns what the environment returned.
+
 Each finished episode goes to the `DemoWriter` at once.
 """
 
+import contextlib
 from collections.abc import Callable
 from datetime import datetime
 from typing import NamedTuple
 
 from llamagym_tui.demos.demonstration import Demonstration, PlayedTurn, conversation
 from llamagym_tui.demos.files import DemoWriter
+from llamagym_tui.errors import RAISED, ActionParseError, EnvError
+from llamagym_tui.game.actions import ActionReading
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, user, with_actions
 from llamagym_tui.game.choices import OfferedAction, choices, worded
@@ -22,7 +28,7 @@ from llamagym_tui.game.environment import (
     with_kwargs,
 )
 from llamagym_tui.game.game import Game, Outcome
-from llamagym_tui.game.observed import Observed, action_named, names_by_turn
+from llamagym_tui.game.observed import Observed, action_named
 from llamagym_tui.protocol.events import (
     End,
     EpisodeFinished,
@@ -30,10 +36,13 @@ from llamagym_tui.protocol.events import (
     ObservationShown,
     TurnFinished,
 )
+from llamagym_tui.state.returns import real_minus
 from llamagym_tui.state.transcript import Transcript
 
 MATCH = 20
 """The number of episodes in a match."""
+LONGEST_INFO = 80
+"""Characters of an entry of an info that is shown."""
 
 
 class MatchAgainstModel(NamedTuple):
@@ -91,7 +100,7 @@ class HumanGame:
         self._make_env = EnvMaker(agent)
         self._game: Game | None = None
         self.choices: tuple[OfferedAction, ...] = ()
-        """The actions that the person can take now."""
+        """The actions that the person can take now by a key; empty: only `say` takes one."""
         self.drawing = StateDrawing("")
         """The state as text for people; empty if neither agent nor environment draws it."""
         self.transcript = Transcript()
@@ -144,12 +153,14 @@ class HumanGame:
         return (self._seed, len(self.returns), len(self._turns), len(self._models))
 
     def open(self) -> Game:
-        """The game; the first call makes its environment. Raises EnvError if no keys can play it."""
+        """The game; the first call makes its environment. Raises EnvError if it cannot be made."""
         if self._game is None:
             self._game = Game(self._agent, self._make_env)
-            if not names_by_turn(self._agent):
-                self.choices = choices(self._agent, self._game.env.action_space)
         return self._game
+
+    def repeat_run(self, seed: int) -> None:
+        """Deal the episodes that a run with that seed plays."""
+        self.next_seed = lambda: episode_seed(seed, len(self.returns))
 
     def deal(self) -> None:
         """Begin an episode; raises EnvError if the environment refuses the reset."""
@@ -172,6 +183,7 @@ class HumanGame:
             prompt_version=1,
             mode="inference",
         )
+        self._tell(game.outcome)
         self.transcript = self.transcript.after(started)
         self._offer()
 
@@ -182,7 +194,26 @@ class HumanGame:
             ActionParseError: the agent cannot word the action.
             EnvError: the environment refused the step.
         """
-        reply = worded(self._agent, action)
+        return self._take(worded(self._agent, action), ActionReading(action, "human"))
+
+    def say(self, reply: str) -> bool:
+        """Take the action that a reply names, as if a model had written it; returns True if that ended the episode.
+
+        Raises:
+            ActionParseError: it names none.
+            EnvError: the environment refused the step.
+        """
+        agent = self._agent
+        agent.reading_fault = ""
+        reading = agent.read(reply)
+        if reading.failed:
+            why = agent.reading_fault or "The reply names no action."
+            instead = agent.action_name(agent.fallback_action)
+            raise ActionParseError(f"{why} After a model's the environment would get {instead}.")
+        return self._take(reply, reading)
+
+    def _take(self, reply: str, reading: ActionReading) -> bool:
+        action = reading.action
         shown = self._now
         outcome = self._step(action)
         self._turns.append(PlayedTurn(shown.text, shown.actions, reply, action, outcome.reward))
@@ -192,7 +223,7 @@ class HumanGame:
             reply=reply,
             action=action,
             action_name=self._agent.action_name(action),
-            how="human",
+            how=reading.how,
             reward=outcome.reward,
             is_refused=outcome.is_refused,
         )
@@ -229,9 +260,11 @@ class HumanGame:
         """Show what comes next; returns True if that is the episode's end."""
         if outcome.is_over:
             self._finish("terminated" if outcome.terminated else "truncated")
-            return True
-        self._offer()
-        return False
+        earned = f"reward {outcome.reward:+g} · return so far {self.score:+g}"
+        self._tell(outcome, real_minus(earned))
+        if not outcome.is_over:
+            self._offer()
+        return outcome.is_over
 
     def close(self) -> None:
         if self._game is not None:
@@ -239,11 +272,7 @@ class HumanGame:
             self._game = None
 
     def _offer(self) -> None:
-        """Show the state and give each action a key, if it is the person's turn.
-
-        Raises:
-            EnvError: there are too many actions for keys.
-        """
+        """Show the state and give each action a key, if it is the person's turn and there are keys enough."""
         self.choices = ()
         if self.awaits_model:
             return
@@ -251,7 +280,16 @@ class HumanGame:
             episode=len(self.returns), turn=len(self._turns), text=self._now.text
         )
         self.transcript = self.transcript.after(shown)
-        self.choices = choices(self._agent, self.open().env.action_space, self._now.actions)
+        with contextlib.suppress(EnvError):
+            self.choices = choices(self._agent, self.open().env.action_space, self._now.actions)
+
+    def _tell(self, outcome: Outcome, *parts: str) -> None:
+        """Tell the person `parts` and what the environment returned; of its info, what is short."""
+        with contextlib.suppress(*RAISED):  # a class of other people's as text
+            info = (f"{name} {value}" for name, value in outcome.info.items())
+            short = (part for part in info if len(part) <= LONGEST_INFO)
+            told = " · ".join([*parts, *short, f"observation {outcome.observation}"])
+            self.transcript = self.transcript.note(told)
 
     def _draw(self) -> None:
         """Draw the state, unless it is as the model sees it."""

@@ -28,7 +28,6 @@ from llamagym_tui.engine.learning.read_depth import is_deep
 from llamagym_tui.engine.model.forward import Backbone
 from llamagym_tui.engine.model.loading import LoadedModel
 from llamagym_tui.engine.model.shape import context_of
-from llamagym_tui.engine.policy.policy import generation_ends
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer, Opening
 
 DEPTH = 0.4
@@ -75,7 +74,7 @@ class Reader:
         self._backbone: Backbone = model.backbone
         self._context = context_of(model.causal_lm.config)
         self._prompt = prompt
-        self._chat = ChatTokenizer(loaded.tokenizer, generation_ends(model, loaded.tokenizer))
+        self._chat = ChatTokenizer(loaded.tokenizer, model.causal_lm.generation_config)
 
     def states(self, texts: Sequence[str]) -> Tensor:
         """(N, D) the state of each text, where a reply would begin."""

@@ -143,15 +143,19 @@ FAILED = ActionReading(None, "failed")
 """The reading of a reply that names no action."""
 
 
-def parted(reply: str) -> Parts:
-    """The parts of a reply, which are the reply if they are joined."""
+def thought_end(reply: str) -> int:
+    """Where the thoughts of a reply end, and what it says begins; 0 if there is none."""
     end = 0
     is_thinking = False
     for tag in THOUGHT_TAG.finditer(reply):
         end = tag.end()
         is_thinking = bool(tag["begin"])
-    if is_thinking:
-        end = len(reply)
+    return len(reply) if is_thinking else end
+
+
+def parted(reply: str) -> Parts:
+    """The parts of a reply, which are the reply if they are joined."""
+    end = thought_end(reply)
     said = reply[end:]
     at = 0
     for place, _ in json_actions(said):

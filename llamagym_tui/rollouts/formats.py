@@ -5,7 +5,7 @@ Sources of the formats:
 - verl: ``_dump_generations`` of its trainers: ``input``, ``output``, ``score``, ``step`` and more.
 - TRL: the table of ``GRPOTrainer.log``: ``step``, ``prompt``, ``completion``, a column for each reward, ``advantage``.
 - verifiers and prime-rl: an ``Episode`` or a ``Trace`` with its graph of messages; before that, rows with ``prompt``,
-  ``completion``, ``reward`` and ``example_id``.
+  ``completion``, ``reward``, ``example_id`` and ``trajectory``.
 - anything else with ``messages``, or with ``prompt`` and ``completion``.
 """
 
@@ -13,6 +13,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
+
+from msgspec.structs import replace
 
 from llamagym_tui.rollouts.rollout import Rollout, Said, Token
 
@@ -23,7 +25,7 @@ STEP = ("step", "global_step", "training_step")
 GROUP = ("group", "group_id", "example_id", "prompt_id")
 REWARD = ("reward", "score", "return")
 IDS = ("token_ids", "completion_ids", "response_ids")
-LOGPROBS = ("logprobs", "log_probs", "old_logprobs", "old_log_probs")
+LOGPROBS = ("logprobs", "log_probs", "old_logprobs", "old_log_probs", "completion_logprobs")
 REFERENCE = ("reference_logprobs", "ref_logprobs", "ref_log_probs")
 THOUGHT = ("reasoning_content", "reasoning", "thinking")
 READ = {
@@ -79,7 +81,7 @@ def _reward(record: Mapping[str, Any], said: Sequence[Said]) -> float | None:
 
 
 def _conversation(record: Mapping[str, Any], texts_of: TextsOf) -> list[Said]:
-    """The messages of a record; tokens that stand beside them are those of the last message of the policy."""
+    """The messages of a record, and their tokens."""
     if "messages" in record:
         said = _messages(record["messages"], "user", texts_of)
     elif "completion" in record:
@@ -90,13 +92,13 @@ def _conversation(record: Mapping[str, Any], texts_of: TextsOf) -> list[Said]:
         said += _messages(record["output"], "assistant", texts_of)
     else:
         return []
-    tokens = _tokens(record, texts_of)
+    # verifiers' rows have a trajectory, with the tokens of each turn; other records have those of the last reply.
+    turns = [_mapping(_mapping(each).get("tokens")) for each in _items(record.get("trajectory"))]
+    turns = turns or [record]
     own = [at for at, each in enumerate(said) if each.role == "assistant"]
-    if tokens and own:
-        last = said[own[-1]]
-        said[own[-1]] = Said(
-            last.role, last.text, last.thought, last.calls, last.reward, tokens, last.note
-        )
+    for at, turn in zip(own[-len(turns) :], turns, strict=False):
+        if tokens := _tokens(turn, texts_of):
+            said[at] = replace(said[at], tokens=tokens)
     return said
 
 
@@ -215,7 +217,7 @@ def _node(node: Mapping[str, Any], texts_of: TextsOf) -> Said:
     sampled = [each for each, is_sampled in ids if is_sampled and isinstance(each, int)]
     values = (node.get(name) for name in ("logprobs", "reference_logprobs", "advantages"))
     tokens = _joined(texts_of(sampled), *values)
-    return Said(said.role, said.text, said.thought, said.calls, said.reward, tokens)
+    return replace(said, tokens=tokens)
 
 
 def _step_of_run(episode: Mapping[str, Any], trace: Mapping[str, Any]) -> int | None:

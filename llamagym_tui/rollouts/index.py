@@ -149,8 +149,9 @@ class Rollouts:
 
     def _append(self, at: int, source: Source, read: Read) -> None:
         for index, rollout in enumerate(read.rollouts):
-            self._has |= {name for name in FIELDS.keys() - self._has if FIELDS[name](rollout)}
             step = source.step if rollout.step is None else rollout.step
+            rollout = replace(rollout, step=step)
+            self._has |= {name for name in FIELDS.keys() - self._has if FIELDS[name](rollout)}
             said = rollout.said
             entry = Entry(
                 source=at,

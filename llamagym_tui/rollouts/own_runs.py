@@ -6,6 +6,8 @@ Events are read as plain records, so that the log of an earlier version can be r
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from llamagym_tui.rollouts.rollout import Rollout, Said, Token
 
 
@@ -38,9 +40,7 @@ def episode_of(events: Iterable[Mapping[str, Any]]) -> Rollout | None:
     for at, each in enumerate(messages):
         if each.role == "assistant":
             own = tokens.get(turn, ())
-            messages[at] = Said(
-                each.role, each.text, reward=each.reward, tokens=own, note=each.note
-            )
+            messages[at] = replace(each, tokens=own)
             turn += 1
     if not turn:
         return None

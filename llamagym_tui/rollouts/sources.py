@@ -157,6 +157,8 @@ class RunLog(Lines):
         """Where the episode under way begins."""
         self._events: list[Any] = []
         """Its events so far."""
+        self._is_over = False
+        """True once it has ended."""
         self._updates = 0
 
     @property
@@ -167,18 +169,25 @@ class RunLog(Lines):
     def read(self) -> Iterator[Read]:
         for place, event in self._records():
             kind = event.get("type") if isinstance(event, dict) else None
+            # A turn may be inspected after its episode.
+            if self._is_over and kind != "TurnInspected":
+                yield from self._episode(place)
             if kind == "UpdateFinished":
                 self._updates = event.get("update", self._updates)
             if kind == "EpisodeStarted":
-                self._begun = place
-                self._events = []
-            if self._begun is None or kind is None:
-                continue
-            self._events.append(event)
-            if kind == "EpisodeFinished":
-                begun, self._begun = self._begun, None
-                if rollout := episode_of(self._events):
-                    yield Read(begun, self.done - begun, [rollout])
+                self._begun, self._events = place, []
+            if kind is not None and self._begun is not None:
+                self._events.append(event)
+                self._is_over |= kind == "EpisodeFinished"
+        if self._is_over:
+            yield from self._episode(self.done)
+
+    def _episode(self, end: int) -> Iterator[Read]:
+        """The episode that is over, up to the byte at which something else begins."""
+        begun, self._begun, self._is_over = self._begun, None, False
+        rollout = episode_of(self._events)
+        if rollout is not None and begun is not None:
+            yield Read(begun, end - begun, [rollout])
 
     def at(self, place: int, size: int) -> list[Rollout]:
         events = []
@@ -186,7 +195,6 @@ class RunLog(Lines):
             file.seek(place)
             for line in file:
                 event = _decoded(line)
-                # A turn may be inspected after its episode.
                 if file.tell() > place + size and event.get("type") != "TurnInspected":
                     break
                 events.append(event)

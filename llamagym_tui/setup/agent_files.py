@@ -1,4 +1,4 @@
-"""Loads the agent class from a user's own Python file.
+"""Loads the agent class from a user's own Python file, or makes one of a class with tools that it names.
 
 Every fault becomes an `AgentFileError` with file and line: wrong syntax, an error at import, a missing method.
 """
@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from llamagym_tui.errors import RAISED, AgentFileError, UsageError
+from llamagym_tui.errors import RAISED, AgentFileError, UsageError, described
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import GAME_FILE
 from llamagym_tui.user_files import file_content
@@ -75,12 +75,24 @@ def _chosen(module: ModuleType, path: Path, class_name: str | None) -> type[Agen
         is_agent = isinstance(value, type) and issubclass(value, AgentBase)
         if is_agent and value.__module__ == module.__name__:
             agents[name] = value
-    if not agents:
-        raise AgentFileError(
-            f"{path} defines no agent; write a class that inherits from llamagym_tui.Agent."
-        )
     if class_name in agents:
         return agents[class_name]
+    named = vars(module).get(str(class_name))
+    # An environment of Gymnasium's has a method of that name, too, and needs an agent.
+    if isinstance(named, type) and hasattr(named, "reset") and not hasattr(named, "np_random"):
+        from llamagym_tui.setup.tool_classes import tool_agent
+
+        try:
+            return tool_agent(named)
+        except RAISED as error:
+            raise AgentFileError(
+                f"{path}: {class_name} cannot be played: {described(error)}."
+            ) from error
+    if not agents:
+        raise AgentFileError(
+            f"{path} defines no agent; write a class that inherits from llamagym_tui.Agent, or name one with tools as "
+            "TRL's environment_factory takes it."
+        )
     fault = f"has no agent class {class_name}"
     if class_name is None:
         # A base class that leaves methods open is not meant if there is a class that defines them.

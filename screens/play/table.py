@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from zlib import crc32
 
 from msgspec.structs import replace
-from textual import work
+from textual import on, work
+from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.content import Content
 
@@ -30,6 +32,7 @@ from llamagym_tui.screens.play.choosing import (
 )
 from llamagym_tui.screens.play.classroom import Classroom, ahead_of
 from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
+from llamagym_tui.screens.widgets.fields import SentenceInput
 from llamagym_tui.screens.widgets.frame import HELP_KEY, CommandAsked
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.look import ASIDE, heading
@@ -130,12 +133,19 @@ class HumanTableScreen(ChoosingScreen):
             id="table.next",
             priority=True,
         ),
+        Binding(
+            "colon",
+            "write",
+            "Write a reply",
+            tooltip="Write a reply as the model would, and see how it is read.",
+            id="table.write",
+        ),
         HELP_KEY,
         Binding(
             "escape",
             "leave",
             "Back",
-            tooltip="Back to the playground; the table stays.",
+            tooltip="Back to where you came from; the table stays.",
             id="table.leave",
         ),
     ]
@@ -149,7 +159,13 @@ class HumanTableScreen(ChoosingScreen):
         self._answers: dict[int, ConversationProbed | None] = {}
         """What the model would do in each turn of this episode, by its ticket; None: it was asked."""
         self._taken: tuple[int, str] | None = None
-        """The ticket of the person's last turn, and the action."""
+        """The ticket of the person's last turn, and the action or the reply."""
+        self._writes = False
+        """True while a reply is written although actions have keys."""
+
+    def body(self) -> ComposeResult:
+        yield from super().body()
+        yield SentenceInput(id="play-reply", placeholder="a reply, as the model would write it")
 
     def on_mount(self) -> None:
         self._open()
@@ -192,9 +208,23 @@ class HumanTableScreen(ChoosingScreen):
         if not self._opened or index >= len(self.choices):
             return
         chosen = self.choices[index]
-        self._taken = (question(self._game).ticket, chosen.name)
+        self._take(chosen.name, partial(self._game.act, chosen.action))
+
+    def action_write(self) -> None:
+        self._writes = not self._writes
+        self.draw()
+
+    @on(SentenceInput.Submitted)
+    def _say(self, event: SentenceInput.Submitted) -> None:
+        self._take(event.value, partial(self._game.say, event.value))
+        if not self._fault:
+            event.input.clear()
+
+    def _take(self, name: str, action: Callable[[], bool]) -> None:
+        """Take an action of that name, which returns True at the end of the episode."""
+        self._taken = (question(self._game).ticket, name)
         with self._showing_faults():
-            if self._game.act(chosen.action):
+            if action():
                 self._save()
         self._let_model_act()
 
@@ -237,9 +267,14 @@ class HumanTableScreen(ChoosingScreen):
         await asyncio.to_thread(self._game.writer.save)
         self.draw()
 
-    def action_leave(self) -> None:
-        """Back to the playground; the episode under way waits."""
-        self.dismiss()
+    async def action_leave(self) -> None:
+        """Stop writing a reply; else back, where the episode under way waits, or out of an app of this table alone."""
+        if self._writes:
+            self.action_write()
+        elif self.app.screen_stack[0] is self:
+            await self.app.run_action("app.quit")
+        else:
+            self.dismiss()
 
     @contextmanager
     def _showing_faults(self) -> Iterator[None]:
@@ -263,7 +298,12 @@ class HumanTableScreen(ChoosingScreen):
         notes = [Content.styled(score_text(game, self._state), "bold")]
         if self.is_told or self._fault or game.writer.fault:
             notes.append(saved_text(game, self._fault))
-        actions, now = self._actions(has_chips=not board.has_all_keys)
+        reply = self.query_one(SentenceInput)
+        is_turn = self._opened and not game.over and not game.awaits_model
+        reply.display = is_turn and (self._writes or not game.choices)
+        if reply.display:
+            reply.focus()
+        actions, now = self._actions(has_chips=self.is_told or not board.has_all_keys)
         self.draw_play(header, self._result(), actions, now, notes)
 
     def _result(self) -> Content:
@@ -291,7 +331,9 @@ class HumanTableScreen(ChoosingScreen):
             return Content("The model is to move."), now
         if not game.over:
             if has_chips:
-                return choices_row(game.choices, self.app.size.width - 2), self.how_to_choose
+                row = choices_row(game.choices, self.app.size.width - 2)
+                is_written = self.query_one(SentenceInput).display
+                return row, "enter sends the reply" if is_written else self.how_to_choose
             return Content("Click a field, or type its number."), self.how_to_choose
         key = key_of(self.app, "table.next", "enter")
         return Content.assemble((f" {key} ", KEY), f" {self.next_words}"), ""
@@ -321,7 +363,7 @@ class SeatScreen(HumanTableScreen):
         return "the class and the model" if self._match.is_over else "next episode"
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "leave":
+        if action in ("leave", "write"):
             return False
         return super().check_action(action, parameters)
 

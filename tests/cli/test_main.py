@@ -340,6 +340,9 @@ def test_any_setting_can_be_given_and_a_resumed_run_keeps_the_others_of_its_sect
         (["eval"], "Missing argument 'AGENT'"),
         (["blackjack"], "needs a terminal; without one, use `llamagym-tui train blackjack`"),
         ([], "needs a terminal; without one, use `llamagym-tui train"),
+        (["table", "blackjack"], "A table needs a terminal."),
+        (["table", "blackjak"], "no agent named 'blackjak'; did you mean blackjack"),
+        (["table", "CliffWalking-v1", "--env", "size=9"], "unexpected keyword argument 'size'"),
         (["blackjack", "--model", "./nope"], "no model folder ./nope"),
         (
             ["blackjack", "--prompt-file", "nope.txt"],

@@ -23,7 +23,9 @@ from llamagym_tui.errors import ActionParseError, EnvError
 from llamagym_tui.game.agent_base import prompt_sha256
 from llamagym_tui.game.choices import OfferedAction, choices
 from llamagym_tui.game.environment import episode_seed
+from llamagym_tui.game.game import Game
 from llamagym_tui.protocol.events import EpisodeFinished, ObservationShown, TurnFinished
+from llamagym_tui.state.transcript import Notice
 from tests.text_env import ROOMS, CommandAgent
 from tests.toy_env import made_by
 
@@ -128,8 +130,8 @@ def test_turns_are_marked_as_a_persons(tmp_path: Path):
     game = table(tmp_path)
     game.act(1)
     kinds = [type(entry.fact) for entry in game.transcript.entries]
-    assert kinds[-2:] == [TurnFinished, ObservationShown]
-    turn = game.transcript.entries[-2].fact
+    assert kinds[-3:] == [TurnFinished, Notice, ObservationShown]
+    turn = game.transcript.entries[-3].fact
     assert (turn.how, turn.action_name) == ("human", "right")
 
 
@@ -139,7 +141,49 @@ def test_a_time_limit_is_recorded_as_truncated(tmp_path: Path):
     game.act(0)
     game.writer.save()
     assert demo_files.read(game.writer.path)[0].end == "truncated"
-    assert isinstance(game.transcript.entries[-1].fact, EpisodeFinished)
+    finished = game.transcript.entries[-2].fact
+    assert isinstance(finished, EpisodeFinished)
+    assert finished.end == "truncated"
+
+
+def test_a_step_is_told_with_its_reward_and_what_is_short_of_the_info(tmp_path: Path):
+    class Tells(TwoStep):
+        def step(self, action: int) -> Any:
+            observation, reward, *ends, _ = super().step(action)
+            info = {"score": 3, "why": "the door", "page": "x" * 100, "mask": [0] * 40}
+            return observation, reward - 1.5, *ends, info
+
+    game = table(tmp_path, Tells())
+    game.act(0)
+    game.act(1)
+    told = [each.fact.text for each in game.transcript.entries if isinstance(each.fact, Notice)]
+    assert told == [
+        "observation 0",
+        "reward −1.5 · return so far −1.5 · score 3 · why the door · observation 1",
+        "reward −0.5 · return so far −2 · score 3 · why the door · observation 2",
+    ]
+
+
+def test_a_written_reply_is_read_as_a_models_and_recorded_as_it_was_written(tmp_path: Path):
+    class Reads(StepAgent):
+        def extract_action(self, response: str) -> Any:
+            return int(response) if response != "?" else None
+
+    writer = DemoWriter(tmp_path / "read.jsonl")
+    options: dict[str, Any] = {"system_prompt": lambda: "", "next_seed": lambda: 1}
+    game = HumanGame(Reads(), "read", writer, clock=lambda: NOON, **options)
+    game._game = Game(Reads(), TwoStep)  # type: ignore[arg-type]
+    game.deal()
+    with pytest.raises(ActionParseError, match=r"names no action. .* would get left"):
+        game.say("?")
+    with pytest.raises(ActionParseError, match=r"ValueError: .*test_human_game.py, line \d+"):
+        game.say("hit")
+    assert [game.say(" 0"), game.say("1 ")] == [False, True]
+    game.writer.save()
+    (demo,) = demo_files.read(writer.path)
+    assert (demo.replies, demo.actions, demo.rewards) == ([" 0", "1 "], [0, 1], [0.0, 1.0])
+    turns = [each.fact for each in game.transcript.entries if isinstance(each.fact, TurnFinished)]
+    assert {turn.how for turn in turns} == {"custom"}
 
 
 def test_blackjacks_actions_are_on_its_own_keys():

@@ -130,6 +130,31 @@ def test_tokens_beside_the_text_are_those_of_the_last_reply():
     assert tokens == (Token("n", -1.0, -1.5, 0.5), Token("o", -2.0, None, None))
 
 
+def test_a_row_of_verifiers_has_the_tokens_of_each_turn():
+    turns = [
+        {"tokens": {"prompt_ids": [1], "completion_ids": [0], "completion_logprobs": [-0.5]}},
+        {"tokens": None},
+        {"tokens": {"prompt_ids": [1], "completion_ids": [2], "completion_logprobs": [-0.25]}},
+    ]
+    replies = [{"role": "assistant", "content": each} for each in ("a", "b", "c")]
+    answers = [{"role": "user", "content": "more"}] * 2
+    record = {
+        "prompt": [{"role": "user", "content": "Go."}],
+        "completion": [replies[0], answers[0], replies[1], answers[1], replies[2]],
+        "reward": 1.0,
+        "example_id": 4,
+        "trajectory": turns,
+        "metrics": {"solved": 1.0},
+    }
+    found = only(record)
+    assert [each.tokens for each in found.messages if each.role == "assistant"] == [
+        (Token("a", -0.5),),
+        (),
+        (Token("c", -0.25),),
+    ]
+    assert (found.group, found.reward, found.facts) == ("4", 1.0, (("solved", "1"),))
+
+
 def test_tokens_as_an_endpoint_returns_them():
     logprobs = {"content": [{"token": "Yes", "logprob": -0.5}, {"token": "!", "logprob": -3}]}
     found = only({"messages": [{"role": "assistant", "content": "Yes!", "logprobs": logprobs}]})

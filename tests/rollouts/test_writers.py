@@ -88,6 +88,8 @@ def test_a_run_of_ours(tmp_path):
     found = read(record(tmp_path / "run", [*events, *more]))
     assert list(found.steps) == [1]
     (entry,) = found.entries
+    assert entry.length == 1  # a token: the turn was inspected after its episode
+    assert found.notes == ["These files have no reference log-probabilities."]
     assert found.rollout(entry) == Rollout(
         (
             Said("system", "Play."),

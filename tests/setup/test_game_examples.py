@@ -1,7 +1,8 @@
-"""The agent files of docs/examples for TextArena, by a stand-in for it, and for the environments of TRL."""
+"""The agent files of docs/examples for TextArena, by a stand-in for it, and classes for TRL's trainers."""
 
 from __future__ import annotations
 
+import runpy
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import gymnasium
 import pytest
 
+from llamagym_tui.errors import AgentFileError
 from llamagym_tui.game.environment import agent_env
 from llamagym_tui.game.observed import observed
 from llamagym_tui.setup import catalog
@@ -22,8 +24,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 def _unregistered() -> Iterator[None]:
     """Each load of a file registers its environment again, which Gymnasium warns of."""
     yield
-    for name in ("TextArena-v0", "TrlFactory-v0"):
-        gymnasium.registry.pop(name, None)
+    gymnasium.registry.pop("TextArena-v0", None)
 
 
 class Falling:
@@ -97,18 +98,77 @@ def test_text_arenas_random_opponent_moves_within_a_step_and_full_columns_are_no
     assert "[col 3]" not in actions
 
 
+VAULT = f"{EXAMPLES / 'trl_vault.py'}:Vault"
+
+
 def test_a_class_for_trls_environment_factory_is_an_agent_whose_actions_are_calls_of_its_tools():
-    agent = catalog.player(catalog.find_agent(str(EXAMPLES / "trl_agent.py")))
-    assert len(agent.action_names) == 3
-    assert '{"name": "press", "arguments": {"button": "yellow"}}' in agent.get_system_prompt()
+    agent = catalog.player(catalog.find_agent(VAULT, {"max_steps": 3}))
+    prompt = agent.get_system_prompt()
+    assert (
+        "press(self, button: Literal['red', 'yellow', 'green']) -> str\nPress a button." in prompt
+    )
     env = agent_env(agent)
-    assert env.reset()[0].startswith("A vault")
-    names = {name.split('"')[-2]: index for index, name in enumerate(agent.action_names)}
-    turns = [env.step(names[button])[:3] for button in ("red", "red", "green")]
-    assert turns[1] == ("Pressed: red, red.", 0.0, False)
-    assert turns[2] == ("Pressed: red, red, green.", pytest.approx(2 / 3), True)
+    observation, info = env.reset()
+    assert observation.startswith("A vault")
+    *calls, done = observed(agent, observation, info).actions or ()
+    assert (len(calls), done) == (3, "done")
+    red, _, green = calls
+    assert red == '{"name": "press", "arguments": {"button": "red"}}'
+    turns = [env.step(call)[:4] for call in (red, red, green)]
+    assert turns[1] == ("Pressed: red, red.", 0.0, False, False)
+    assert turns[2] == ("Pressed: red, red, green.", pytest.approx(2 / 3), False, True)
     assert env.reset()[0].startswith("A vault"), "a new one"
-    assert env.step(0)[0].count(",") == 0
+    assert env.step(red)[0].count(",") == 0
+    assert env.step(done)[1:4] == (pytest.approx(1 / 3), True, False)
+
+
+GUESS = """
+class Guess:
+    def reset(self, word="crane", **columns):
+        self.word, self.reward = word, 0.0
+
+    def guess(self, word: str) -> str:
+        if len(word) != 5:
+            raise ValueError("five letters")
+        self.reward = float(word == self.word)
+        return "right" if self.reward else "wrong"
+
+    def _cheat(self) -> str:
+        return self.word
+"""
+
+
+def test_a_tool_that_takes_any_text_is_called_as_it_is_written(tmp_path: Path):
+    file = tmp_path / "guess.py"
+    file.write_text(GUESS)
+    agent = catalog.player(catalog.find_agent(f"{file}:Guess", {"word": "slate"}))
+    assert "guess(self, word: str) -> str" in agent.get_system_prompt()
+    env = agent_env(agent)
+    observation, info = env.reset()
+    assert observed(agent, observation, info) == ("", None)
+
+    def said(reply: str) -> Any:
+        return env.step(agent.read(reply).action)[:3]
+
+    told, *_ = said('Hm. {"name": "guess", "arguments": {"word": "cr"}}')
+    assert told == f"{{'error': 'ValueError: five letters ({file}, line 8)'}}"
+    assert "KeyError" in said('{"name": "_cheat", "arguments": {}}')[0]
+    assert said('{"name": "guess", "arguments": {"word": "slate"}}') == ("right", 0.0, False)
+    assert said("It is slate.") == ("", 1.0, True)
+
+
+def test_a_class_with_a_fault_is_refused_with_its_file_and_one_of_gymnasiums_needs_an_agent(
+    tmp_path: Path,
+):
+    file = tmp_path / "guess.py"
+    file.write_text(GUESS.replace("word: str", "word: 'Word'") + "import gymnasium\n"
+        "class Maze(gymnasium.Env):\n    pass\n")  # fmt: skip
+    with pytest.raises(AgentFileError, match=r"guess.py: Guess cannot be played: NameError"):
+        catalog.find_agent(f"{file}:Guess")
+    with pytest.raises(
+        AgentFileError, match=r"guess.py defines no agent; .* or name one with tools"
+    ):
+        catalog.find_agent(f"{file}:Maze")
 
 
 @pytest.mark.slow
@@ -119,8 +179,7 @@ def test_trls_trainer_takes_the_same_class(tmp_path, monkeypatch):
 
     from llamagym_tui.engine.model.sources import bundled_model_path
 
-    catalog.find_agent(str(EXAMPLES / "trl_agent.py"))
-    vault = gymnasium.spec("TrlFactory-v0").entry_point.reset.__globals__["Vault"]  # type: ignore[union-attr]
+    vault = runpy.run_path(VAULT.removesuffix(":Vault"))["Vault"]
     tokenizer = AutoTokenizer.from_pretrained(bundled_model_path())
     templates = Path(trl.__file__).parent / "chat_templates"
     tokenizer.chat_template = (templates / "qwen3.jinja").read_text()

@@ -3,7 +3,8 @@
 Only safetensors are read, and GGUF files that were converted; no model's own code is run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,20 +91,16 @@ def load_model_and_tokenizer(
     """
     name = model_registry.full_name(name)
     where = resolve_device(device)
-    path = model_folder(name)
-    source = str(path or name)
     entry = model_registry.find(name) or ModelEntry(name, short=name)
     held = weights_type(entry, dtype, full_finetuning)
-    try:
-        load_faults.require_causal_lm(name, read_config(source))
+    with reading(name) as source:
         is_adapter = base_of(Path(source)) is not None
         if is_adapter and (full_finetuning or lora is not None):
             raise ModelLoadError(
                 f"Model {name!r} has an adapter, which is trained as it is: leave full_finetuning and lora out, or "
                 "merge it (llamagym-tui export RUN OUT --merge)."
             )
-        tokenizer = _tokenizer_of(source)
-        bind_template_arguments(tokenizer, entry.template_arguments)
+        tokenizer = tokenizer_of(source, entry)
         # A new head and adapter follow the seed, not what was drawn since.
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(torch.initial_seed())
@@ -119,10 +116,6 @@ def load_model_and_tokenizer(
         rows = model.causal_lm.get_input_embeddings().weight.shape[0]
         load_faults.require_rows(name, tokenizer, rows)
         _ = model.eval().backbone  # tried out now, and refused in a sentence
-    except ModelLoadError:
-        raise
-    except Exception as error:
-        raise ModelLoadError(load_faults.sentence(name, path, error)) from error
     warning = None
     if (longest := first_length(model.causal_lm.config)) is not None:
         warning = (
@@ -132,12 +125,37 @@ def load_model_and_tokenizer(
     return LoadedModel(model, tokenizer, name, where, parameters, warning)
 
 
-def _tokenizer_of(source: str) -> Any:
-    """The tokenizer of a folder or hub id. An adapter without one takes that of its base model."""
+@contextmanager
+def reading(name: str) -> Iterator[str]:
+    """The folder or hub id of a model's files, of which every fault is one sentence.
+
+    Args:
+        name: the full name of the model.
+    Raises:
+        ModelLoadError: it is not there, is not a causal LM, or cannot be read.
+    """
+    path = model_folder(name)
+    source = str(path or name)
+    try:
+        load_faults.require_causal_lm(name, read_config(source))
+        yield source
+    except ModelLoadError:
+        raise
+    except Exception as error:
+        raise ModelLoadError(load_faults.sentence(name, path, error)) from error
+
+
+def tokenizer_of(source: str, entry: ModelEntry) -> Any:
+    """The tokenizer of a folder or hub id, with the entry's template arguments.
+
+    An adapter without one takes that of its base model.
+    """
     base = base_of(Path(source))
     if base is not None and not any(Path(source).glob("tokenizer*")):
         source = base
-    return AutoTokenizer.from_pretrained(source, local_files_only=is_local(source))
+    tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=is_local(source))
+    bind_template_arguments(tokenizer, entry.template_arguments)
+    return tokenizer
 
 
 def is_fully_trained(

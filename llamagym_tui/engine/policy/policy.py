@@ -44,20 +44,14 @@ Key = tuple[TokenTree, Opening, int]
 """The tree of replies behind a prompt, the prompt, and the number of tokens whose logits a head adapter moves."""
 
 
-def generation_ends(model: AutoModelForCausalLMWithValueHead, tokenizer: Any) -> list[int]:
-    """Ids that end a reply by the model's generation_config.json.
-
-    Without that file transformers repeats the model's configuration, whose default may fit no tokenizer. Then only
-    special tokens count.
-    """
-    generation: Any = getattr(model.causal_lm, "generation_config", None)
-    ends = getattr(generation, "eos_token_id", None)
-    if ends is None:
-        return []
-    known = range(len(tokenizer))
-    if generation._from_model_config:
-        known = tokenizer.all_special_ids
-    return [end for end in ([ends] if isinstance(ends, int) else ends) if end in known]
+def require_end(chat: ChatTokenizer) -> None:
+    """Raises ModelLoadError if nothing ends a reply."""
+    if not chat.end_ids:
+        raise ModelLoadError(
+            "Nothing ends a reply of this model: its chat template ends no turn with a token of its own, and neither "
+            "its tokenizer nor its generation_config.json has an end of sequence; add eos_token_id there, or take an "
+            "instruction-tuned model."
+        )
 
 
 def generation_config_of(lm: Any, sampling: GenerationConfig, ends: Sequence[int]) -> Any:
@@ -158,13 +152,8 @@ class Policy:
         """
         # Always in eval mode, while training too: dropout would make the first ratio differ from 1.
         self.model = model.eval()
-        self.chat = ChatTokenizer(tokenizer, generation_ends(model, tokenizer))
-        if not self.chat.end_ids:
-            raise ModelLoadError(
-                "Nothing ends a reply of this model: its chat template ends no turn with a token of its own, and "
-                "neither its tokenizer nor its generation_config.json has an end of sequence; add eos_token_id there, "
-                "or take an instruction-tuned model."
-            )
+        self.chat = ChatTokenizer(tokenizer, model.causal_lm.generation_config)
+        require_end(self.chat)
         self.narrow = NarrowHead(model.backbone.head) if model.has_narrow_head else None
         """The adapter on the head alone, where the trunk stays as it is. None: other weights are trained."""
         self.memory = PromptMemory(REMEMBERED_OF_FIXED_TRUNK)

@@ -27,7 +27,7 @@ its own, so no space is torn off it."""
 
 _EMPTY_THOUGHT = re.compile(r"\A\s*<think>\s*</think>")
 """Some templates write this before a reply without a thought."""
-_MARK = "zqx"
+MARK = "zqx"
 """A message that is found again in the rendered text, and that no template contains."""
 REMEMBERED = 20_000
 """Openings, continuations and texts of replies that are cached, each."""
@@ -42,16 +42,39 @@ class Opening(NamedTuple):
     """The first user message and the generation prompt."""
 
 
+def _model_ends(tokenizer: Any, sampling: Any) -> tuple[int, ...]:
+    """Ids that end a reply by a model's generation_config.json.
+
+    Without that file transformers repeats the model's configuration, whose default may fit no tokenizer. Then only
+    special tokens count.
+    """
+    ends = getattr(sampling, "eos_token_id", None)
+    if ends is None:
+        return ()
+    known = range(len(tokenizer))
+    if sampling._from_model_config:
+        known = tokenizer.all_special_ids
+    return tuple(end for end in ([ends] if isinstance(ends, int) else ends) if end in known)
+
+
+def shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """The number of ids with which both begin."""
+    return sum(takewhile(bool, map(eq, one, other)))
+
+
 class ChatTokenizer:
-    def __init__(self, tokenizer: Any, more_ends: Sequence[int] = ()) -> None:
+    def __init__(self, tokenizer: Any, sampling: Any = None) -> None:
         """Learn the template's ways by rendering; a tokenizer without one gets `PLAIN_TEMPLATE`.
 
         Args:
-            more_ends: ids that end a reply of the model, next to those that tokenizer and template have.
+            sampling: the model's `GenerationConfig`, which may name ids that end a reply, next to those that tokenizer
+                and template have.
         Raises:
             ModelLoadError: the template does not render a conversation.
         """
         self.tokenizer = tokenizer
+        self.model_ends = _model_ends(tokenizer, sampling)
+        """Ids that end a reply by the model's generation_config.json."""
         # Some tokenizers mark a token as special without naming it among their special tokens.
         self._special = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
         self._special |= set(tokenizer.all_special_ids)
@@ -64,7 +87,7 @@ class ChatTokenizer:
             begins = tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id]
             tokenizer.chat_template = f"{'{{ bos_token }}' if begins else ''}{PLAIN_TEMPLATE}"
         try:
-            self._look(more_ends)
+            self._look()
         except Exception as error:
             raise ModelLoadError(
                 f"The model's chat template cannot be used ({described(error)}): take another model or template."
@@ -74,13 +97,14 @@ class ChatTokenizer:
         self.continuation = lru_cache(REMEMBERED)(self._continuation)
         self._text = lru_cache(REMEMBERED)(self._decoded)
 
-    def _look(self, more_ends: Sequence[int]) -> None:
+    def _look(self) -> None:
         """Learn the template's ways by rendering."""
         self.takes_system = self._takes_system()
         """True if the template has system messages. Otherwise the prompt begins the first user message."""
-        self.end_ids = self._end_ids(more_ends)
+        self.end_ids = self._end_ids()
         """Ids that end a reply: the template's own end, if it has one, then others. Empty: nothing ends one."""
-        self._opens = self._opened_thought()
+        self.opens = self._opened_thought()
+        """The tag of a thought with which the generation prompt ends; empty: it ends with none."""
         self.keeps_history = self._keeps_history()
         """True if a conversation may go on behind the sampled ids."""
         spelled = self.tokenizer.convert_ids_to_tokens(sorted(self._control_ids()))
@@ -90,8 +114,8 @@ class ChatTokenizer:
 
     def _control_ids(self) -> set[int]:
         """Special tokens, and added ones with which the template writes a turn or a reply ends."""
-        turns = [*opening(_MARK), user(_MARK), assistant(_MARK), user(_MARK)]
-        written = {*self.end_ids, *self._ids(self._render(turns, prompt=True))}
+        turns = [*opening(MARK), user(MARK), assistant(MARK), user(MARK)]
+        written = {*self.end_ids, *self.ids(self.render(turns, prompt=True))}
         controls = set(self._special)
         for token, added in self.tokenizer.added_tokens_decoder.items():
             is_text = not added.content.strip() or THOUGHT_TAG.fullmatch(added.content)
@@ -105,36 +129,36 @@ class ChatTokenizer:
 
     def _opening(self, system_prompt: str, observation: str) -> Opening:
         """The ids of an episode's first prompt; its prefix is that of an opening with any other observation, too."""
-        text = self._render([*opening(system_prompt), user(_MARK)], prompt=True)
-        prefix = self._ids(text[: text.rindex(_MARK)])
-        ids = self._ids(self._render([*opening(system_prompt), user(observation)], prompt=True))
+        text = self.render([*opening(system_prompt), user(MARK)], prompt=True)
+        prefix = self.ids(text[: text.rindex(MARK)])
+        ids = self.ids(self.render([*opening(system_prompt), user(observation)], prompt=True))
         # A token may span the prefix's end and the observation's beginning; then the prefix ends before it. The last
         # id is never in it, so that there is something to compute after every prefix.
-        shared = sum(takewhile(bool, map(eq, prefix, ids[:-1])))
-        return Opening(tuple(ids[:shared]), tuple(ids[shared:]))
+        length = shared(prefix, ids[:-1])
+        return Opening(tuple(ids[:length]), tuple(ids[length:]))
 
     def _continuation(self, observation: str, *, ended: bool) -> tuple[int, ...]:
         """The ids after a reply: the template's end, the next user message, the generation prompt.
 
         If `ended`, the reply has the template's end already, and it is left out.
         """
-        ids = self._ids_after(_MARK, self._text_after_reply(observation))
+        ids = self._ids_after(MARK, self._text_after_reply(observation))
         return tuple(ids[self._through_end(ids) :] if ended else ids)
 
     def _text_after_reply(self, observation: str) -> str:
-        text = self._render([user(_MARK), assistant(_MARK), user(observation)], prompt=True)
-        return text.split(_MARK, 2)[-1]  # a template may leave earlier turns out
+        text = self.render([user(MARK), assistant(MARK), user(observation)], prompt=True)
+        return text.split(MARK, 2)[-1]  # a template may leave earlier turns out
 
     def prompt(self, conversation: Conversation) -> list[int]:
         """Ids of a whole conversation with the generation prompt: for templates that rewrite history."""
-        return self._ids(self._render(conversation, prompt=True))
+        return self.ids(self.render(conversation, prompt=True))
 
     def reply_ids(self, reply: str) -> tuple[int, ...]:
         """Ids of a reply as the model would sample it after the generation prompt, its end included."""
         # The template's own rendering behind the prompt, if that is the reply and space around it (Llama 2 puts a space
         # before it). A template that adds more (an empty thought) gets the reply's text alone.
-        prompt = self._render([user(_MARK)], prompt=True)
-        whole = self._render([user(_MARK), assistant(reply)], prompt=False)
+        prompt = self.render([user(MARK)], prompt=True)
+        whole = self.render([user(MARK), assistant(reply)], prompt=False)
         text = whole.removeprefix(prompt)
         own = self._literal(reply).strip()
         if len(text) == len(whole) or not text.lstrip().startswith(own):
@@ -157,8 +181,8 @@ class ChatTokenizer:
         """The text of a reply. If it was cut off in a thought that the prompt began, it begins with that tag, so that
         nobody reads it as an answer."""
         text = self.text(ids)
-        is_cut = bool(self._opens) and bool(ids) and ids[-1] not in self.end_ids
-        return self._opens + text if is_cut else text
+        is_cut = bool(self.opens) and bool(ids) and ids[-1] not in self.end_ids
+        return self.opens + text if is_cut else text
 
     def _decoded(self, ids: Sequence[int]) -> str:
         if ids and ids[-1] in self.end_ids:  # which need not be special
@@ -168,16 +192,16 @@ class ChatTokenizer:
         shown = [i for i in ids if i not in self._special or i in self._thought_ids]
         return str(self.tokenizer.decode(shown, skip_special_tokens=False))
 
-    def _ids(self, text: str) -> list[int]:
+    def ids(self, text: str) -> list[int]:
         """Ids of rendered text."""
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def _ids_after(self, before: str, text: str) -> list[int]:
         """Ids of rendered text after other text; ids of the text alone where a token would span both."""
-        already = self._ids(before)
-        both = self._ids(before + text)
+        already = self.ids(before)
+        both = self.ids(before + text)
         if both[: len(already)] != already:
-            return self._ids(text)
+            return self.ids(text)
         return both[len(already) :]
 
     def _through_end(self, ids: Sequence[int]) -> int:
@@ -189,7 +213,8 @@ class ChatTokenizer:
                 break
         return 0
 
-    def _render(self, conversation: Sequence[ChatMessage], *, prompt: bool) -> str:
+    def render(self, conversation: Sequence[ChatMessage], *, prompt: bool) -> str:
+        """The template's text of a conversation, `prompt` with the generation prompt."""
         if not self.takes_system and conversation and conversation[0]["role"] == "system":
             first, second, *rest = conversation
             conversation = [user(f"{first['content']}\n\n{second['content']}"), *rest]
@@ -203,28 +228,27 @@ class ChatTokenizer:
         )
 
     def _takes_system(self) -> bool:
-        self.takes_system = True  # so that `_render` tries it
+        self.takes_system = True  # so that `render` tries it
         try:
-            return "sysmark" in self._render([*opening("sysmark"), user(_MARK)], prompt=True)
+            return "sysmark" in self.render([*opening("sysmark"), user(MARK)], prompt=True)
         except Exception:
             return False
 
-    def _end_ids(self, more_ends: Sequence[int]) -> tuple[int, ...]:
+    def _end_ids(self) -> tuple[int, ...]:
         """Ids that end a reply: the template's own end, those of the tokenizer and the model, and control tokens with
         which the next turn begins."""
-        text = self._render([user(_MARK), assistant(_MARK), user(_MARK)], prompt=True)
-        after = self._ids(text.split(_MARK, 3)[2])
+        text = self.render([user(MARK), assistant(MARK), user(MARK)], prompt=True)
+        after = self.ids(text.split(MARK, 3)[2])
         known = {*self._special, *self.tokenizer.added_tokens_decoder}
         controls = [token for token in after if token in known]
         visible = [token for token in after if self.tokenizer.decode([token]).strip()]
         ends = [token for token in visible[:1] if token in controls]
         if self.tokenizer.eos_token_id is not None:
             ends.append(self.tokenizer.eos_token_id)
-        return tuple(dict.fromkeys((*ends, *more_ends, *controls)))
+        return tuple(dict.fromkeys((*ends, *self.model_ends, *controls)))
 
     def _opened_thought(self) -> str:
-        """The tag of a thought with which the generation prompt ends; empty: it ends with none."""
-        after = self._render([user(_MARK)], prompt=True).rpartition(_MARK)[2]
+        after = self.render([user(MARK)], prompt=True).rpartition(MARK)[2]
         tags = list(THOUGHT_TAG.finditer(after))
         is_open = tags and tags[-1]["begin"] and not after[tags[-1].end() :].strip()
         return after[tags[-1].start() :] if is_open else ""
@@ -238,10 +262,10 @@ class ChatTokenizer:
 
     def _keeps(self, before: Conversation) -> bool:
         turns = [*before, user("one")]
-        prompt = self._render(turns, prompt=True)
+        prompt = self.render(turns, prompt=True)
         for reply, observation in (("<think>\nwhy\n</think>\n\ntwo", "three"), ("four", "five")):
             turns += [assistant(reply), user(observation)]
-            later = self._render(turns, prompt=True)
+            later = self.render(turns, prompt=True)
             after = _EMPTY_THOUGHT.sub("", later.removeprefix(prompt))
             wanted = reply + self._text_after_reply(observation)
             if not later.startswith(prompt) or after.lstrip() != wanted:

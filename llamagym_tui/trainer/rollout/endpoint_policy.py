@@ -6,13 +6,13 @@ An episode has whole messages where that of a model here has tokens, so that bot
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from msgspec.structs import replace
 
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
-from llamagym_tui.engine.tokens.token_tree import NO_REPLIES, ActionTrie
+from llamagym_tui.engine.policy.weightless import WeightlessPolicy
+from llamagym_tui.engine.tokens.token_tree import ActionTrie
 from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.game.chat import ChatMessage, Conversation, assistant, opening, user
 from llamagym_tui.game.endpoint import LARGEST_SEED, Endpoint
@@ -56,31 +56,18 @@ class Messages:
         return self._numbers[key]
 
 
-class EndpointPolicy(Policy):
-    """A policy without weights, which is its own sampler: the server reads prompts of any length, and knows no trie."""
-
-    trie = NO_REPLIES
-    version = 0
+class EndpointPolicy(WeightlessPolicy):
+    """A policy that is its own sampler: the server reads prompts of any length, and knows no trie."""
 
     def __init__(
         self, endpoint: Endpoint, generation: GenerationConfig, history: int | None
     ) -> None:
         """`history` is how many turns before the present one it sees. None: all."""
-        self.chat: Any = Messages()
+        super().__init__(Messages(), history)
         self.generation = replace(generation, policy="sample")
-        self.history = history
         self.on_reading = lambda done, total: None
         self._endpoint = endpoint
         self._seeds = random.Random(0)
-
-    def trie_of(self, actions: tuple[str, ...] | None) -> ActionTrie:
-        return NO_REPLIES
-
-    def fits(self, tokens: int, trie: ActionTrie) -> bool:
-        return True
-
-    def require_fit(self, tokens: int, trie: ActionTrie) -> None:
-        pass
 
     @contextmanager
     def evaluation_seed(self, seed: int) -> Iterator[None]:

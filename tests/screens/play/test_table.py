@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
-from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.app.app import LlamaGymApp, TableApp
 from llamagym_tui.demos import files as demo_files
+from llamagym_tui.game.environment import episode_seed
 from llamagym_tui.protocol.commands import AnyCommand, ProbeActions
 from llamagym_tui.protocol.events import AnyEvent, ConversationProbed
 from llamagym_tui.screens.play.choosing import Board
@@ -119,6 +120,8 @@ async def test_a_click_on_a_field_of_the_board_takes_it(make_app: MakeApp):
         x = line.index(f"   {free}   ")
         await pilot.click(Board, offset=(x - board.region.x, y + 1 - board.region.y))
         await until(pilot, lambda: "you bottom" in shown(pilot) or "you middle" in shown(pilot))
+        await pilot.press("tab")
+        await sees(pilot, f" {app.screen.choices[0].key}  {app.screen.choices[0].name}")  # type: ignore[attr-defined]
 
 
 async def test_a_full_disk_loses_no_episode(make_app: MakeApp):
@@ -142,7 +145,7 @@ async def test_a_full_disk_loses_no_episode(make_app: MakeApp):
     assert len(demo_files.read(demo_files.default_path("blackjack"))) == 2
 
 
-async def test_an_environment_that_keys_cannot_play_is_explained_in_a_sentence(
+async def test_where_actions_have_no_keys_a_person_writes_replies(
     make_app: MakeApp, tmp_path: Path
 ):
     file = tmp_path / "pendulum.py"
@@ -151,8 +154,8 @@ async def test_an_environment_that_keys_cannot_play_is_explained_in_a_sentence(
         "class PendulumAgent(Agent):\n"
         "    env_id = 'Pendulum-v1'\n"
         "    def get_system_prompt(self): return 'Swing.'\n"
-        "    def format_observation(self, observation): return str(observation)\n"
-        "    def extract_action(self, response): return None\n"
+        "    def format_observation(self, observation): return 'It swings.'\n"
+        "    def extract_action(self, response): return [float(response)]\n"
     )
     app = LlamaGymApp(
         RunConfig(agent=str(file), run_dir=str(tmp_path / "run")),
@@ -160,11 +163,38 @@ async def test_an_environment_that_keys_cannot_play_is_explained_in_a_sentence(
     )
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("h")
-        await sees(pilot, "cannot be played")
-        why = "only discrete actions can be taken with keys"
-        await until(pilot, lambda: why in " ".join(shown(pilot).split()), why)
+        await sees(pilot, "enter sends the reply")
+        await pilot.press(*"up", "enter")
+        await sees(pilot, "extract_action failed on the reply 'up': ValueError")
+        await pilot.press("backspace", "backspace", "2", "enter", "tab")
+        await sees(pilot, "[2.0]  ")
+        assert "return so far −" in shown(pilot)
         await pilot.press("escape")
         await reaches(pilot, PlaygroundScreen)
+
+
+def environment_table(agent: str) -> TableApp:
+    return TableApp(RunConfig(agent=agent, run_dir="", seed=6))
+
+
+async def test_a_table_of_an_environment_shows_what_a_model_is_told_and_what_came_of_each_reply():
+    app = environment_table("blackjack")
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "Your total: 19. Usable ace: no. Dealer shows: 6.")
+        screen = shown(pilot)
+        assert "observation (19, 6, 0)" in screen
+        assert "system  You are playing Blackjack." in screen
+        assert "Finished episodes are appended to" in screen
+        await pilot.press("colon", *"Action: hit", "enter")
+        await sees(pilot, "reward −1 · return so far −1 · observation (29, 6, 0)")
+        assert "action  hit · read by pattern · reward −1" in shown(pilot)
+        await pilot.press("enter", "escape", "s")
+        await sees(pilot, "you stick")
+        await sees(pilot, "2 episodes saved to")
+        first = demo_files.read(demo_files.default_path("blackjack"))[0]
+        assert (first.seed, first.replies) == (episode_seed(6, 0), ["Action: hit"])
+        await pilot.press("escape")
+        await until(pilot, lambda: app._exit)
 
 
 async def test_arrow_keys_walk_on_a_grid(tmp_path: Path):

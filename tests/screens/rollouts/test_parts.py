@@ -1,0 +1,72 @@
+"""A rollout in rows, and what its colours mean."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from llamagym_tui.rollouts.rollout import Rollout, Said, Token
+from llamagym_tui.screens.rollouts.colouring import colourings, figures_of, token_style
+from llamagym_tui.screens.rollouts.parts import Part, parted_from, parts_of, rows_of
+
+
+def test_tokens_are_broken_where_the_next_one_has_no_room_and_at_line_ends():
+    tokens = [Token("one"), Token(" two"), Token(" three\n"), Token("日本")]
+    rows = rows_of([Part("assistant", "", tokens=tokens)], (), 8)
+    assert [row.text for row in rows] == ["one two", " three", "日本"]
+    assert rows[1].pieces == [(" three", tokens[2])]
+
+
+def test_a_token_wider_than_a_row_is_in_several():
+    (token,) = tokens = [Token("abcdef")]
+    rows = rows_of([Part("assistant", "", tokens=tokens)], (), 4)
+    assert [row.pieces for row in rows] == [[("abcd", token)], [("ef", token)]]
+
+
+def test_each_turn_has_its_reward_below_it():
+    rollout = Rollout((Said("assistant", "hit", reward=-1.0, note="hit 60%"), Said("user", "bust")))
+    assert [(part.label, part.text) for part in parts_of(rollout)] == [
+        ("assistant", "hit"),
+        ("", "hit 60%"),
+        ("reward", "▼ −1"),
+        ("user", "bust"),
+    ]
+
+
+def test_rollouts_part_where_their_words_do():
+    asked = Part("user", "3 + 4?")
+    one, other = parted_from(
+        [[asked, Part("assistant", "It is 7")], [asked, Part("assistant", "It was")]]
+    )
+    assert [part.text for part in one] == ["… 10 characters alike …", "is 7"]
+    assert [part.text for part in other] == ["… 10 characters alike …", "was"]
+
+
+def test_rollouts_that_are_all_alike_are_shown_whole():
+    parts = [Part("user", "3?"), Part("assistant", "4")]
+    assert parted_from([parts, parts]) == [parts, parts]
+
+
+def test_a_reference_that_thinks_a_token_impossible_gives_a_number():
+    figures = figures_of(Rollout(()), Token("a", logprob=-1.0, reference=-math.inf))
+    assert math.isfinite(figures["ratio"])
+
+
+def test_the_advantage_of_the_rollout_is_that_of_its_tokens():
+    said = Said("assistant", "a", tokens=(Token("a"),))
+    assert colourings(Rollout((said,), advantage=0.5)) == ["advantage"]
+    assert colourings(Rollout((said,))) == []
+
+
+class Colours:
+    native_ansi_color = True
+
+
+@pytest.mark.parametrize(
+    ("logprob", "style"),
+    [(-0.1, ""), (-1.0, "underline $warning"), (-math.inf, "underline $warning"), (math.nan, "")],
+)
+def test_an_improbable_token_is_amber_and_underlined(logprob: float, style: str):
+    figures = {"log-probability": logprob}
+    assert token_style(Colours(), figures, "log-probability") == style  # type: ignore[arg-type]
