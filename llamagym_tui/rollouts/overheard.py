@@ -61,16 +61,19 @@ class Overheard:
         """Log-probabilities since the last batch that are not of an update: the policy's, then the reference's."""
         self._learnt: list[tuple[Any, Any, Any]] = []
         """Ids, mask and log-probabilities in the update, for each part of the batch."""
-        self._listen(SCORES, self._scored)
-        self._listen(SAMPLES, self._sampled)
+        scores, samples = getattr(trainer, SCORES), getattr(trainer, SAMPLES)
+        setattr(trainer, SCORES, self._listening(scores, self._scored))
+        setattr(trainer, SAMPLES, self._listening(samples, self._sampled))
 
     def leave(self) -> None:
         """Listen no more."""
         for name in (SAMPLES, SCORES):
             delattr(self._trainer, name)
 
-    def _listen(self, name: str, hear: Callable[..., None]) -> None:
-        method = getattr(self._trainer, name)
+    def _listening(
+        self, method: Callable[..., Any], hear: Callable[..., None]
+    ) -> Callable[..., Any]:
+        """The method, with somebody who hears what it returns and what it was called with."""
 
         @wraps(method)
         def heard(*args: Any, **kwargs: Any) -> Any:
@@ -81,7 +84,7 @@ class Overheard:
                 self._told(error)
             return result
 
-        setattr(self._trainer, name, heard)
+        return heard
 
     def _scored(self, result: Any, model: Any, ids: Any, mask: Any, *_: Any) -> None:
         logprobs = result[0]

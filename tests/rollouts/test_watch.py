@@ -319,6 +319,13 @@ def test_of_a_rollout_with_an_environment_the_sampled_tokens_are_kept(
         assert dict(rollout.facts)["end"] == "truncated", "it has no end of a turn"
 
 
+def test_a_trainer_that_does_not_sample_as_trl_does_is_left_alone() -> None:
+    trainer = SimpleNamespace(_logs={}, **{SCORES: len})
+    with pytest.raises(AttributeError, match=SAMPLES):
+        Overheard(trainer, pytest.fail)
+    assert getattr(trainer, SCORES) is len
+
+
 def test_tokens_stand_in_the_turns_that_they_make_up() -> None:
     trainer = SimpleNamespace(eos_token_ids=[9], _logs={}, **dict.fromkeys((SAMPLES, SCORES), len))
     row = {
