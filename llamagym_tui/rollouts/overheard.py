@@ -6,6 +6,7 @@ update follows each batch. So two of its methods are listened to: they are calle
 looked at. They are its own again afterwards. torch is not imported: tensors become lists.
 """
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -109,18 +110,18 @@ class Overheard:
         logprobs = {_unpadded(ids, mask): row for part in parts for ids, mask, row in part}
         weights = self._trainer.reward_weights.tolist()
         rewards = zip(*self._logs["rewards"].values(), strict=True)
-        told = zip(
-            *map(self._logs.get, ("prompt", "completion", "advantages")), rewards, strict=True
-        )
-        for index, (prompt, completion, advantage, earned) in enumerate(told):
+        texts = zip(self._logs["prompt"], self._logs["completion"], strict=True)
+        gains = zip(self._logs["advantages"], rewards, strict=True)
+        told = zip(texts, gains, strict=True)
+        for index, ((prompt, completion), (advantage, earned)) in enumerate(told):
             if isinstance(completion, str):
                 completion = [{"role": "assistant", "content": completion}]
             # A function that does not score a rollout gives NaN.
-            parts_of_it = (each for each in map(mul, weights, earned) if each == each)
+            scores = [each for each in map(mul, weights, earned) if not math.isnan(each)]
             record = {
                 "prompt": prompt,
                 "completion": completion,
-                "reward": sum(parts_of_it),
+                "reward": sum(scores) if scores else None,
                 "advantage": advantage,
                 "group": index // self._trainer.num_generations + 1,
             }

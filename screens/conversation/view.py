@@ -13,27 +13,21 @@ from textual.cache import LRUCache
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.events import Click
-from textual.geometry import Size
 from textual.reactive import reactive, var
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
-from textual.visual import RenderOptions
 from textual.widgets import Static
 
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.turns import GUTTER, Row, in_full, line_of, rows_of
 from llamagym_tui.screens.widgets.key_bar import key_of
+from llamagym_tui.screens.widgets.lines import MARK, LineView
 from llamagym_tui.screens.widgets.look import ASIDE, own_styles
 from llamagym_tui.state.transcript import Entry, ReplySoFar
 
-MARK = "▌"
-"""Stands before the marked turn; it shows without colour, too."""
 
-
-class ConversationView(ScrollView, can_focus=True):
+class ConversationView(LineView):
     """The list of turns. It follows the newest until a person scrolls away or marks a turn."""
 
-    ALLOW_SELECT = False
     HELP = (
         "The conversation of environment and agent, a line a turn: the observation, the action that was read from the "
         "reply, its probability, the reward. j, k or a click mark a turn and show all of it below: env is the "
@@ -84,11 +78,11 @@ class ConversationView(ScrollView, can_focus=True):
         )  # a list that is not displayed has no rows in view
         top = self.rows[at].serial if self.rows else 0
         self.rows = rows_of(entries, self.rows)
-        self._measure()
+        self.measure(len(self.rows))
         if self.following:
-            self._go_to_row(self.max_scroll_y)
+            self.go_to(self.max_scroll_y)
         else:
-            self._go_to_row(self._index_of(top))
+            self.go_to(self._index_of(top))
         if self.marked_row is not None:
             at = self._index_of(self.marked_row.serial)
             is_there = at < len(self.rows) and self.rows[at].serial == self.marked_row.serial
@@ -98,12 +92,6 @@ class ConversationView(ScrollView, can_focus=True):
 
     def _index_of(self, serial: int) -> int:
         return bisect_left(self.rows, serial, key=lambda row: row.serial)
-
-    def _measure(self) -> None:
-        """Note the number of rows. The scrollbar is always there, so this changes no layout."""
-        size = Size(self._width, len(self.rows))
-        self.set_reactive(ConversationView.virtual_size, size)
-        self.vertical_scrollbar.window_virtual_size = size.height
 
     def _update_in_full(self) -> None:
         turns = (row for row in reversed(self.rows) if row.turn is not None)
@@ -117,19 +105,11 @@ class ConversationView(ScrollView, can_focus=True):
 
     def on_resize(self) -> None:
         self._strips.clear()
-        self._measure()
+        self.measure(len(self.rows))
         if self.following:
-            self._go_to_row(self.max_scroll_y)
+            self.go_to(self.max_scroll_y)
         elif self.marked_row is not None:
-            self._bring_into_view(self._index_of(self.marked_row.serial))
-
-    def _go_to_row(self, row: int) -> None:
-        self.scroll_to(y=row, animate=False, immediate=True)
-
-    def _bring_into_view(self, row: int) -> None:
-        top, height = self.scroll_offset.y, self.size.height
-        if not top <= row < top + height:
-            self._go_to_row(row if row < top else row - height + 1)
+            self.bring_into_view(self._index_of(self.marked_row.serial))
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
@@ -138,7 +118,7 @@ class ConversationView(ScrollView, can_focus=True):
     def action_follow(self) -> None:
         self.mark(None)
         self.following = True
-        self._go_to_row(self.max_scroll_y)
+        self.go_to(self.max_scroll_y)
 
     # Marking
 
@@ -152,7 +132,7 @@ class ConversationView(ScrollView, can_focus=True):
         self.marked_row = row
         if row is not None:
             self.following = False
-            self._bring_into_view(self._index_of(row.serial))
+            self.bring_into_view(self._index_of(row.serial))
         self._update_in_full()
         self.refresh()
 
@@ -180,29 +160,21 @@ class ConversationView(ScrollView, can_focus=True):
         at = self.scroll_offset.y + y
         if at >= len(self.rows):
             is_empty = not self.rows and y == 0
-            return self._drawn(Content.styled(self.placeholder if is_empty else "", ASIDE))
+            return self.drawn(Content.styled(self.placeholder if is_empty else "", ASIDE))
         row = self.rows[at]
         if row is self.marked_row:
-            return self._drawn(self._with_mark(row))
+            return self.drawn(self._with_mark(row))
         kept = self._strips.get(row.serial)
         if kept is None or kept[0] is not row:
-            kept = self._strips[row.serial] = (row, self._drawn(line_of(row, self._width)))
+            kept = self._strips[row.serial] = (row, self.drawn(line_of(row, self.line_width)))
         return kept[1]
 
-    @property
-    def _width(self) -> int:
-        return self.scrollable_content_region.width
-
     def _with_mark(self, row: Row) -> Content:
-        line = line_of(row, self._width)
+        line = line_of(row, self.line_width)
         line = line[: GUTTER - 1] + Content.styled(MARK, "bold $accent") + line[GUTTER:]
-        return line.pad_right(self._width - line.cell_length).stylize_before("on $selected-aside")
-
-    def _drawn(self, line: Content) -> Strip:
-        line = line.truncate(self._width, ellipsis=True, pad=True)
-        options = RenderOptions(self._get_style, {})
-        (strip,) = line.render_strips(self._width, 1, self.visual_style, options)
-        return strip
+        return line.pad_right(self.line_width - line.cell_length).stylize_before(
+            "on $selected-aside"
+        )
 
 
 class TurnInFull(VerticalScroll, can_focus=False):

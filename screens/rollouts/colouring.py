@@ -17,9 +17,9 @@ MOST_NATS = 700.0
 """Log-probabilities beyond which an exponential is no number."""
 LOG_RATIO = "log-ratio"
 COLOURED = {
-    "log-probability": "amber or underlined: improbable",
-    LOG_RATIO: "amber or underlined: below the reference, blue or bold: above",
-    "advantage": "amber or underlined: below 0, blue or bold: above",
+    "log-probability": "amber, underlined: improbable",
+    LOG_RATIO: "amber, underlined: below the reference",
+    "advantage": "amber, underlined: below 0",
 }
 """The figures of a token by which it can be coloured, and what the colours mean."""
 FULL = {"log-probability": 4.0, LOG_RATIO: 1.0, "advantage": 2.0}

@@ -12,16 +12,14 @@ from llamagym_tui.rollouts.figures import StepFigures
 from llamagym_tui.rollouts.rollout import Entry
 from llamagym_tui.rollouts.search import Found
 from llamagym_tui.screens.playground.panes import Pane
-from llamagym_tui.screens.rollouts.lines import Lines
 from llamagym_tui.screens.rollouts.parts import shown
 from llamagym_tui.screens.rollouts.rollout_view import MATCH
 from llamagym_tui.screens.widgets.chart import Curve, Drawing, Plot
+from llamagym_tui.screens.widgets.lines import Lines
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import plain, share
 from llamagym_tui.state.returns import thinned
 
-MOST_LINES = 2_000
-"""Rollouts that are listed at once."""
 MOST_POINTS = 500
 """Steps in the chart."""
 
@@ -61,13 +59,12 @@ class StepsPane(Pane, can_focus=False):
 
     def show(self, figures: Sequence[StepFigures]) -> None:
         """Show figures; the cursor stays on its step, and on the newest while it has the focus."""
-        step, lines = self.step, self.lines
-        is_newest = lines.cursor == lines.count - 1 and (lines.cursor > 0 and lines.has_focus)
+        lines = self.lines
         steps = [each.step for each in figures]
-        self.figures = figures
-        cursor = steps.index(step) if step in steps else 0
-        if is_newest or not lines.count:
+        cursor = steps.index(self.step) if self.step in steps else 0
+        if not lines.count or (lines.has_focus and 0 < lines.cursor == lines.count - 1):
             cursor = len(steps) - 1
+        self.figures = figures
         lines.show(len(figures), self._line, cursor)
         self.set_class(len(figures) < 3, "-no-chart")
         if len(figures) == 1:
@@ -107,6 +104,8 @@ class ListPane(Pane, can_focus=False):
     def __init__(self) -> None:
         self.lines = Lines(id="rollouts")
         self._rows: Sequence[Found] = ()
+        self._shown: object = None
+        """What is listed, with its title."""
         self._groups: dict[int, int] = {}
         """The numbers of groups, from 1 in each list; empty where several steps are listed."""
         self._titles = Static(classes="titles", markup=False)
@@ -119,15 +118,16 @@ class ListPane(Pane, can_focus=False):
 
     def show(self, rows: Sequence[Found], title: str, chosen: Entry | None) -> None:
         """List rollouts with words of each, and keep the cursor on the chosen one if it is among them."""
-        self._rows = rows[:MOST_LINES]
-        entries = [row.entry for row in self._rows]
+        if (rows, title) == self._shown:
+            return
+        self._shown = (rows, title)
+        self._rows = rows
+        entries = [row.entry for row in rows]
         is_one_step = len({entry.step for entry in entries}) == 1
         groups = dict.fromkeys(entry.group for entry in entries if is_one_step)
         self._groups = {group: number for number, group in enumerate(groups, 1)}
         cursor = entries.index(chosen) if chosen in entries else 0
         self.lines.show(len(entries), self._line, cursor)
-        first = f"the first {MOST_LINES:,} of " if len(rows) > MOST_LINES else ""
-        title = f"{first}{len(rows):,} · {title}"
         self.entitle(Content.styled(one_line(title), ASIDE))
         name = "group" if is_one_step else "step"
         figures = "" if self._is_found else f" {'advant.':>7} {'length':>6}"

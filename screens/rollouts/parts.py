@@ -108,13 +108,16 @@ def _wrapped(tokens: Sequence[Token], width: int) -> Iterator[list[Piece]]:
     yield pieces
 
 
-def parted_from(texts: Sequence[Sequence[Part]]) -> list[list[Part]]:
-    """Rollouts from where they part; a part in place of it says how much is alike."""
-    alike = common_start(["".join(f"{part.text}\n" for part in parts) for parts in texts])
+def parted_from(rollouts: Sequence[Sequence[Part]]) -> list[list[Part]]:
+    """Rollouts from where they part, as a first part says; all of them if one has nothing else."""
+    texts = ["".join(f"{part.text}\n" for part in parts) for parts in rollouts]
+    alike = common_start(texts)
+    if alike >= min(map(len, texts)):
+        return [*map(list, rollouts)]
     found = []
-    for parts in texts:
+    for parts in rollouts:
         left = alike
-        kept = [Part("", f"… {counted(alike, 'character')} alike …")] if alike else []
+        kept = [Part("", f"… {counted(alike, 'character')} alike …")]
         for part in parts:
             if left <= len(part.text):
                 kept.append(part._replace(text=part.text[left:]))

@@ -13,8 +13,8 @@ from textual.widgets import Static
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.rollouts.repeats import Repeated, repeated
 from llamagym_tui.rollouts.rollout import Rollout
-from llamagym_tui.screens.rollouts.lines import FAR, Lines
 from llamagym_tui.screens.widgets.dialogs import Dialog
+from llamagym_tui.screens.widgets.lines import FAR, Lines
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import share, share_bar
 

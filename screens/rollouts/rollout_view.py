@@ -13,8 +13,8 @@ from textual.style import Style
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.rollouts.rollout import Token
 from llamagym_tui.rollouts.search import Pattern
-from llamagym_tui.screens.rollouts.lines import FAR, Lines
 from llamagym_tui.screens.rollouts.parts import Part, Row, rows_of
+from llamagym_tui.screens.widgets.lines import FAR, Lines
 from llamagym_tui.screens.widgets.look import ASIDE
 
 GUTTER = 10
@@ -74,7 +74,7 @@ class RolloutView(Lines):
     def _lay_out(self, part: int) -> None:
         """Wrap the parts, with the cursor on the first row of one."""
         if self.size:  # a first layout gives it one
-            self._rows = rows_of(self._parts, self._unfolded, max(1, self.width - GUTTER))
+            self._rows = rows_of(self._parts, self._unfolded, max(1, self.line_width - 1 - GUTTER))
             first = next((at for at, row in enumerate(self._rows) if row.part == part), 0)
             self.show(len(self._rows), self._line_of, first)
 

@@ -34,12 +34,12 @@ from llamagym_tui.screens.rollouts.colouring import (
     figures_of,
     token_style,
 )
-from llamagym_tui.screens.rollouts.lines import Lines
 from llamagym_tui.screens.rollouts.panes import ListPane, StepsPane
 from llamagym_tui.screens.rollouts.parts import parts_of
 from llamagym_tui.screens.rollouts.rollout_view import RolloutView
 from llamagym_tui.screens.widgets.fields import SentenceInput
 from llamagym_tui.screens.widgets.frame import HELP_KEY, Fitted
+from llamagym_tui.screens.widgets.lines import Lines
 from llamagym_tui.screens.widgets.look import heading
 from llamagym_tui.screens.widgets.numbers import number, plain
 from llamagym_tui.state.returns import counted
@@ -48,6 +48,8 @@ LOOK_S = 1.0
 """Seconds between two looks at files that may have grown."""
 SHOWN_S = 0.5
 """Seconds between two pictures of what was read or found meanwhile."""
+MOST_LINES = 2_000
+"""Rollouts that are listed at once."""
 MOST_COMPARED = 500
 """Rollouts of a step in which repeated words are counted."""
 
@@ -105,11 +107,19 @@ class RolloutsScreen(Fitted[None]):
     def __init__(self, rollouts: Rollouts) -> None:
         super().__init__()
         self._rollouts = rollouts
+        self._steps = StepsPane()
+        self._list = ListPane()
+        self._view = RolloutView(self._style_of, id="rollout")
+        self._token = Static(id="token", markup=False)
+        self._pane = Pane(3, "rollout", "pane(3)", self._view, self._token)
+        self._field = SentenceInput(
+            id="view-search", placeholder="words, or a /regular expression/"
+        )
         self._is_reading = False
         self._seen: tuple[int, bool] | None = None
         """What was shown last: the version of the index, and whether there was more."""
-        self._known: dict[int | None, tuple[object, StepFigures]] = {}
-        """Figures by step, with what tells whether they are still right."""
+        self._known: dict[object, StepFigures] = {}
+        """Figures by what they are of: the step, the number of rollouts, the last one."""
         self._order = ORDERS[0]
         self._pattern: Pattern | None = None
         """What is searched for, while its finds are listed."""
@@ -127,28 +137,15 @@ class RolloutsScreen(Fitted[None]):
         yield Static(id="view-header", markup=False)
         with Container(id="view-body"):
             with Vertical(id="view-lists"):
-                yield StepsPane()
-                yield ListPane()
-            view = RolloutView(self._style_of, id="rollout")
-            yield Pane(3, "rollout", "pane(3)", view, Static(id="token", markup=False))
-        yield SentenceInput(id="view-search", placeholder="words, or a /regular expression/")
+                yield self._steps
+                yield self._list
+            yield self._pane
+        yield self._field
 
     def on_mount(self) -> None:
         self._steps.lines.focus()
         self._look()
         self.set_interval(LOOK_S, self._look)
-
-    @property
-    def _steps(self) -> StepsPane:
-        return self.query_one(StepsPane)
-
-    @property
-    def _list(self) -> ListPane:
-        return self.query_one(ListPane)
-
-    @property
-    def _view(self) -> RolloutView:
-        return self.query_one(RolloutView)
 
     # Reading
 
@@ -173,28 +170,25 @@ class RolloutsScreen(Fitted[None]):
         self._is_reading = False
 
     def _figures(self) -> list[StepFigures]:
-        """The figures of all rollouts, and of each step."""
-        steps: list[int | None] = [
-            None,
-            *sorted(each for each in self._rollouts.steps if each is not None),
-        ]
-        found = []
-        for step in steps:
-            entries = self._entries(step)
-            key = (len(entries), entries[-1:])
-            if step not in self._known or self._known[step][0] != key:
-                self._known[step] = (key, step_figures(step, entries))
-            found.append(self._known[step][1])
-        return found
+        """The figures of all rollouts, and of each step; none if there is no rollout."""
+        steps = sorted(each for each in self._rollouts.steps if each is not None)
+        known: dict[object, StepFigures] = {}
+        for step in (None, *steps):
+            if entries := self._entries(step):
+                key = (step, len(entries), entries[-1])
+                known[key] = self._known.get(key) or step_figures(step, entries)
+        self._known = known
+        return list(known.values())
 
     def _entries(self, step: int | None) -> list[Entry]:
         """Those of a step, or all."""
-        return list(self._rollouts.entries if step is None else self._rollouts.steps[step])
+        return list(self._rollouts.entries if step is None else self._rollouts.steps.get(step, ()))
 
     def _show_read(self, figures: list[StepFigures], is_more: bool) -> None:
         rollouts = self._rollouts
-        self._steps.show(figures)
-        self._show_list()
+        if figures:
+            self._steps.show(figures)
+            self._show_list()
         rest = f" · {counted(len(rollouts.entries), 'rollout')}"
         read, known = rollouts.progress
         if is_more and known:
@@ -215,12 +209,17 @@ class RolloutsScreen(Fitted[None]):
         """List the rollouts of the chosen step, or what was found."""
         steps = self._steps
         steps.mark()
-        rows, title = self._found, f"found: {self._words} · esc goes back"
         if self._pattern is None:
             before = [] if steps.before is None else self._entries(steps.before)
             entries = ordered(self._order, self._entries(steps.step), before)
-            rows = [Found(entry, entry.opening, 0, 0) for entry in entries]
-            title = self._order
+            rows = [Found(entry, entry.opening, 0, 0) for entry in entries[:MOST_LINES]]
+            title = f"{len(entries):,} · {self._order}"
+        else:
+            entries = [each.entry for each in self._found]
+            rows = self._found[:MOST_LINES]
+            title = f"{len(entries):,} · found: {self._words} · esc goes back"
+        if len(entries) > MOST_LINES:
+            title = f"the first {MOST_LINES:,} of {title}"
         self._list.show(rows, title, self._entry)
         self._open()
 
@@ -248,8 +247,7 @@ class RolloutsScreen(Fitted[None]):
     def on_descendant_focus(self) -> None:
         """Show the field while it is typed in, and the rollout alone where there is little room."""
         self.set_class(self._view.has_focus, "-reading")
-        field = self.query_one(SentenceInput)
-        field.display = field.has_focus
+        self._field.display = self._field.has_focus
 
     def action_back(self) -> None:
         """Go out of a search, a pane back, or out."""
@@ -276,7 +274,7 @@ class RolloutsScreen(Fitted[None]):
             if value is not None:
                 known.append(f"{name} {number(value)}")
         legend = f"{self._colouring} · {COLOURED[self._colouring]}" if self._colouring else ""
-        self.query_one("#pane-3", Pane).entitle(Content(" · ".join(known)), legend)
+        self._pane.entitle(Content(" · ".join(known)), legend)
         self._show_token()
 
     def _style_of(self, token: Token) -> Style | str:
@@ -290,9 +288,8 @@ class RolloutsScreen(Fitted[None]):
             figures = figures_of(self._shown, token).items()
             known = [f"{name} {plain(value)}" for name, value in figures if name != LOG_RATIO]
             text = " · ".join([f"“{visible(token.text)}”", *known])
-        line = self.query_one("#token", Static)
-        line.display = bool(text)
-        line.update(text)
+        self._token.display = bool(text)
+        self._token.update(text)
 
     def action_colour(self) -> None:
         """Colour the tokens by the next figure that is known of them, or not."""
@@ -320,9 +317,8 @@ class RolloutsScreen(Fitted[None]):
     # Searching
 
     def action_search(self) -> None:
-        field = self.query_one(SentenceInput)
-        field.display = True
-        field.focus()
+        self._field.display = True
+        self._field.focus()
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:

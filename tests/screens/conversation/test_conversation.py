@@ -9,7 +9,8 @@ from textual.app import ComposeResult
 from llamagym_tui.protocol.events import ActionsProbed, ObservationShown, TokensStreamed
 from llamagym_tui.screens.conversation import view
 from llamagym_tui.screens.conversation.turns import in_full, line_of, paragraphs, rows_of
-from llamagym_tui.screens.conversation.view import MARK, ConversationPane, ConversationView
+from llamagym_tui.screens.conversation.view import ConversationPane, ConversationView
+from llamagym_tui.screens.widgets.lines import MARK
 from llamagym_tui.state.transcript import MAX_ENTRIES, ReplySoFar, Transcript
 from tests import fakes
 from tests.protocol.test_literal import NASTY, harmful

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from llamagym_tui.protocol.commands import InspectTurn
 from llamagym_tui.protocol.events import AnyEvent
 from llamagym_tui.screens.conversation.inspector import InspectorScreen
-from llamagym_tui.screens.conversation.view import MARK, ConversationView
+from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.screens.widgets.lines import MARK
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import reaches, rolling_out, sees, shown

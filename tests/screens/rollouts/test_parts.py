@@ -34,10 +34,18 @@ def test_each_turn_has_its_reward_below_it():
     ]
 
 
-def test_rollouts_that_are_all_alike_have_nothing_left_but_their_length():
+def test_rollouts_part_where_their_words_do():
+    asked = Part("user", "3 + 4?")
+    one, other = parted_from(
+        [[asked, Part("assistant", "It is 7")], [asked, Part("assistant", "It was")]]
+    )
+    assert [part.text for part in one] == ["… 10 characters alike …", "is 7"]
+    assert [part.text for part in other] == ["… 10 characters alike …", "was"]
+
+
+def test_rollouts_that_are_all_alike_are_shown_whole():
     parts = [Part("user", "3?"), Part("assistant", "4")]
-    ((alike,), _) = parted_from([parts, parts])
-    assert alike.text == "… 5 characters alike …"
+    assert parted_from([parts, parts]) == [parts, parts]
 
 
 def test_a_reference_that_thinks_a_token_impossible_gives_a_number():

@@ -17,11 +17,11 @@ from textual.widgets import Static
 from llamagym_tui.app.app import ScreenApp
 from llamagym_tui.rollouts.index import Rollouts
 from llamagym_tui.screens.rollouts import screen as screen_module
-from llamagym_tui.screens.rollouts.lines import Lines
 from llamagym_tui.screens.rollouts.panes import ListPane
 from llamagym_tui.screens.rollouts.rollout_view import RolloutView
 from llamagym_tui.screens.rollouts.screen import RolloutsScreen
 from llamagym_tui.screens.rollouts.side_by_side import SideBySideScreen
+from llamagym_tui.screens.widgets.lines import Lines
 from tests.protocol.test_literal import NASTY, harmful
 from tests.screens.steps import notices, reaches, sees, shown, until, widget_text
 

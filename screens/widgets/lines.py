@@ -1,4 +1,4 @@
-"""A list of lines with a cursor. A line is made when it comes into view, so a list of any length opens at once."""
+"""Lists of lines. A line is made when it comes into view, so a list of any length opens at once."""
 
 from __future__ import annotations
 
@@ -15,17 +15,50 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.visual import RenderOptions
 
-from llamagym_tui.screens.conversation.view import MARK
-
+MARK = "▌"
+"""Stands before the marked line; it shows without colour, too."""
 FAR = 10**9
 """More lines than there are."""
 
 
-class Lines(ScrollView, can_focus=True):
+class LineView(ScrollView, can_focus=True):
+    """A base: so many lines, of which some are in view."""
+
     ALLOW_SELECT = False
-    DEFAULT_CSS = """
-    Lines { overflow-x: hidden; overflow-y: scroll; scrollbar-size-vertical: 1; background: $background; }
-    """
+    DEFAULT_CSS = "LineView { overflow-x: hidden; overflow-y: scroll; scrollbar-size-vertical: 1; }"
+
+    @property
+    def line_width(self) -> int:
+        """Cells of a line."""
+        return self.scrollable_content_region.width
+
+    def measure(self, count: int) -> None:
+        """Note the number of lines. The scrollbar is always there, so this changes no layout."""
+        self.set_reactive(LineView.virtual_size, Size(self.line_width, count))
+        self.vertical_scrollbar.window_virtual_size = count
+
+    def go_to(self, line: int) -> None:
+        """Put a line at the top."""
+        self.scroll_to(y=line, animate=False, immediate=True)
+
+    def bring_into_view(self, line: int) -> None:
+        """Scroll as little as is needed to see a line."""
+        top, height = self.scroll_offset.y, self.size.height
+        if not top <= line < top + height:
+            self.go_to(line if line < top else line - height + 1)
+
+    def drawn(self, line: Content) -> Strip:
+        """A line, cut or filled to the width."""
+        width = self.line_width
+        line = line.truncate(width, ellipsis=True, pad=True)
+        options = RenderOptions(self._get_style, {})
+        (strip,) = line.render_strips(width, 1, self.visual_style, options)
+        return strip
+
+
+class Lines(LineView):
+    """A list with a cursor."""
+
     BINDINGS: ClassVar = [
         Binding("down,j", "move(1)", show=False),
         Binding("up,k", "move(-1)", show=False),
@@ -56,44 +89,27 @@ class Lines(ScrollView, can_focus=True):
 
         Args:
             count: of its lines.
-            line: makes a line, from its index; it is truncated.
+            line: makes a line, from its index.
             cursor: the line that the cursor is on from now on; it stays at its height.
         """
         top = self.scroll_offset.y + cursor - self.cursor
         self.count = count
         self.cursor = cursor
         self._line = line
-        self._measure()
-        self._scroll(top)
-        self._bring_into_view()
+        self.measure(count)
+        self.go_to(top)
+        self.bring_into_view(cursor)
         self.refresh()
 
-    @property
-    def width(self) -> int:
-        """Cells of a line, beside the mark."""
-        return max(1, self.scrollable_content_region.width - len(MARK))
-
-    def _measure(self) -> None:
-        """Note the number of lines. The scrollbar is always there, so this changes no layout."""
-        self.set_reactive(Lines.virtual_size, Size(self.width, self.count))
-        self.vertical_scrollbar.window_virtual_size = self.count
-
     def on_resize(self) -> None:
-        self._measure()
-        self._bring_into_view()
-
-    def _scroll(self, top: int) -> None:
-        self.scroll_to(y=top, animate=False, immediate=True)
-
-    def _bring_into_view(self) -> None:
-        last = self.cursor - max(self.size.height, 1) + 1
-        self._scroll(max(last, min(self.scroll_offset.y, self.cursor)))
+        self.measure(self.count)
+        self.bring_into_view(self.cursor)
 
     def action_move(self, by: int) -> None:
         """Move the cursor up or down, as far as there are lines."""
         self.refresh_line(self.cursor)
         self.cursor = max(0, min(self.cursor + by, self.count - 1))
-        self._bring_into_view()
+        self.bring_into_view(self.cursor)
         self.refresh_line(self.cursor)
         self.post_message(self.Moved(self))
 
@@ -105,11 +121,10 @@ class Lines(ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         at = self.scroll_offset.y + y
-        is_marked = at == self.cursor
-        line = Content.styled(MARK if is_marked else " ", "bold $accent")
-        if at < self.count:
-            line = (line + self._line(at)).truncate(self.width + 1, ellipsis=True, pad=True)
-        if is_marked:
-            line = line.stylize_before("on $selected")
-        options = RenderOptions(self._get_style, {})
-        return line.render_strips(self.width + 1, 1, self.visual_style, options)[0]
+        if at >= self.count:
+            return self.drawn(Content())
+        if at != self.cursor:
+            return self.drawn(" " + self._line(at))
+        line = Content.styled(MARK, "bold $accent") + self._line(at)
+        line = line.truncate(self.line_width, ellipsis=True, pad=True)
+        return self.drawn(line.stylize_before("on $selected"))
