@@ -134,7 +134,7 @@ class ListPane(Pane, can_focus=False):
         self.entitle(Content.styled(one_line(title), ASIDE))
         name = "group" if is_one_step else "step"
         figures = "" if self._is_found else f" {'advant.':>7} {'length':>6}"
-        self._titles.update(f" {name:>5} {'reward':>6}{figures}  said")
+        self._titles.update(f" {name:>5} {'reward':>6}{figures}  said", layout=False)
 
     @property
     def _is_found(self) -> bool:

@@ -21,7 +21,7 @@ from llamagym_tui.screens.widgets.look import readable
 from llamagym_tui.state.run import RunState
 from tests.fakes import FakeClient
 
-PATIENCE_S = 6.0
+PATIENCE_S = 60.0
 """Far more than anything takes, on any machine: only a test that fails waits for so long."""
 FRAMES = 6
 """How often something may ask to be painted because it was: the layout of a scroll bar, a row that wraps."""
