@@ -20,7 +20,7 @@ class Alternative(Struct, frozen=True, kw_only=True):
     """True if it leads on to a canonical reply of an action; nothing else is forbidden."""
 
 
-class Decision(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Decision(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A decision as PPO sees it: a sampled token, or a reply that was chosen by score."""
 
     old: float | None
@@ -58,7 +58,7 @@ class PeerGroup(Struct, frozen=True, kw_only=True):
     """Their standard deviation."""
 
 
-class InspectedToken(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class InspectedToken(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A token of the reply."""
 
     token: int

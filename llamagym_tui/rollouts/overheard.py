@@ -6,6 +6,7 @@ update follows each batch. So two of its methods are listened to: they are calle
 looked at. They are its own again afterwards. torch is not imported: tensors become lists.
 """
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -60,16 +61,19 @@ class Overheard:
         """Log-probabilities since the last batch that are not of an update: the policy's, then the reference's."""
         self._learnt: list[tuple[Any, Any, Any]] = []
         """Ids, mask and log-probabilities in the update, for each part of the batch."""
-        self._listen(SCORES, self._scored)
-        self._listen(SAMPLES, self._sampled)
+        scores, samples = getattr(trainer, SCORES), getattr(trainer, SAMPLES)
+        setattr(trainer, SCORES, self._listening(scores, self._scored))
+        setattr(trainer, SAMPLES, self._listening(samples, self._sampled))
 
     def leave(self) -> None:
         """Listen no more."""
         for name in (SAMPLES, SCORES):
             delattr(self._trainer, name)
 
-    def _listen(self, name: str, hear: Callable[..., None]) -> None:
-        method = getattr(self._trainer, name)
+    def _listening(
+        self, method: Callable[..., Any], hear: Callable[..., None]
+    ) -> Callable[..., Any]:
+        """The method, with somebody who hears what it returns and what it was called with."""
 
         @wraps(method)
         def heard(*args: Any, **kwargs: Any) -> Any:
@@ -80,7 +84,7 @@ class Overheard:
                 self._told(error)
             return result
 
-        setattr(self._trainer, name, heard)
+        return heard
 
     def _scored(self, result: Any, model: Any, ids: Any, mask: Any, *_: Any) -> None:
         logprobs = result[0]
@@ -109,18 +113,18 @@ class Overheard:
         logprobs = {_unpadded(ids, mask): row for part in parts for ids, mask, row in part}
         weights = self._trainer.reward_weights.tolist()
         rewards = zip(*self._logs["rewards"].values(), strict=True)
-        told = zip(
-            *map(self._logs.get, ("prompt", "completion", "advantages")), rewards, strict=True
-        )
-        for index, (prompt, completion, advantage, earned) in enumerate(told):
+        texts = zip(self._logs["prompt"], self._logs["completion"], strict=True)
+        gains = zip(self._logs["advantages"], rewards, strict=True)
+        told = zip(texts, gains, strict=True)
+        for index, ((prompt, completion), (advantage, earned)) in enumerate(told):
             if isinstance(completion, str):
                 completion = [{"role": "assistant", "content": completion}]
             # A function that does not score a rollout gives NaN.
-            parts_of_it = (each for each in map(mul, weights, earned) if each == each)
+            scores = [each for each in map(mul, weights, earned) if not math.isnan(each)]
             record = {
                 "prompt": prompt,
                 "completion": completion,
-                "reward": sum(parts_of_it),
+                "reward": sum(scores) if scores else None,
                 "advantage": advantage,
                 "group": index // self._trainer.num_generations + 1,
             }

@@ -5,9 +5,9 @@ that fails in it stops a training; each fault is said once. Every rollout is kep
 """
 
 import atexit
+import logging
 import math
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, wraps
 from pathlib import Path
@@ -25,6 +25,8 @@ from llamagym_tui.rollouts.rollout import Rollout, Token
 from llamagym_tui.runs.run_store import RunStore
 from llamagym_tui.settings import RunConfig
 from llamagym_tui.settings.figures import FIGURES
+
+log = logging.getLogger(__name__)
 
 OF_TRL = {
     "policy_loss": "loss",
@@ -89,13 +91,16 @@ class LlamaGymWatch:
 
         These are ``messages``, or ``prompt`` and ``completion``; ``reward``, or one in each message; ``advantage``;
         ``group``; ``truncated``; ``token_ids`` or ``tokens``, ``logprobs``, ``ref_logprobs`` and ``advantages`` of the
-        last reply, or of each in its message. A tensor is as good as a list.
+        last reply, or of each in its message. Tokens are kept if they have log-probabilities. A tensor is as good as a
+        list.
         """
+        if not self._is_open():
+            return
         plain = {
             name: value.tolist() if hasattr(value, "tolist") else value
             for name, value in record.items()
         }
-        for rollout in rollouts_of(plain, self._texts_of) if self._is_open() else ():
+        for rollout in rollouts_of(plain, self._texts_of):
             for event in self._events_of(rollout, is_cut=bool(record.get("truncated"))):
                 self._write(event)
 
@@ -130,7 +135,8 @@ class LlamaGymWatch:
             )
             self._updated_s = now
             self._finished = []
-        found |= {name: float(figures[name]) for name in figures.keys() & found.keys()}
+        told = {name: value for name, value in figures.items() if value is not None}
+        found |= {name: float(told[name]) for name in told.keys() & found.keys()}
         stats = events.UpdateStats(**found)
         self._write(
             events.UpdateFinished(update=self._updates, episodes=self._episodes, stats=stats)
@@ -257,7 +263,7 @@ class LlamaGymWatch:
         if sentence in self._said or not sentence:
             return
         self._said.add(sentence)
-        warnings.warn(f"LlamaGymWatch: {sentence}", stacklevel=2)
+        log.warning("LlamaGymWatch: %s", sentence)  # a warning of Python's may be made an error
         if self._store is not None:
             self._write(events.WarningRaised(message=sentence))
 
@@ -270,9 +276,14 @@ class LlamaGymWatch:
         self._updates = state.global_step
         self._tokenizer = self._tokenizer or known["processing_class"]
         trainer = calling_trainer(self)
+        model = getattr(known["model"], "config", None)
         self._config = replace(
-            self._config, agent=type(trainer).__name__, model=known["model"].config.name_or_path
+            self._config,
+            agent=type(trainer).__name__,
+            model=getattr(model, "name_or_path", ""),
         )
+        if self._overheard is not None:  # an earlier training of the trainer has not ended well
+            self._overheard.leave()
         try:
             self._overheard = Overheard(trainer, self._told) if self._is_open() else None
         except AttributeError:
@@ -313,11 +324,12 @@ class LlamaGymWatch:
 
 
 def _inspected(token: Token, rollout: Rollout) -> InspectedToken:
-    """A token, with figures to four decimals, which are enough for people."""
-    advantage = rollout.advantage if token.advantage is None else token.advantage
-    old, ref, advantage = (
-        each and round(each, 4) for each in (token.logprob, token.reference, advantage)
+    """A token, with log-probabilities to four decimals, which are enough for people."""
+    old = round(token.logprob or 0.0, 4)
+    decision = Decision(
+        old=old,
+        new=old,  # the update has not been made yet
+        ref=None if token.reference is None else round(token.reference, 4),
+        advantage=rollout.advantage if token.advantage is None else token.advantage,
     )
-    # The update has not been made yet: the policy is the one that sampled.
-    decision = Decision(old=old, new=old or 0.0, ref=ref, advantage=advantage)
     return InspectedToken(token=-1, text=token.text, decision=decision)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from functools import reduce as fold
 from itertools import chain
 from pathlib import Path
@@ -35,8 +34,7 @@ def rollouts(folder: Path) -> list[Rollout]:
         if "episode" in event:
             episodes[-1].append(event)
     found = [episode_of(each) for each in episodes]
-    assert None not in found
-    return found  # type: ignore[return-value]
+    return [each for each in found if each is not None]
 
 
 def state(folder: Path) -> RunState:
@@ -122,7 +120,9 @@ def test_ids_become_texts_by_the_tokenizer(tmp_path: Path) -> None:
         assert [each.text for each in rollout.messages[-1].tokens] == texts
 
 
-def test_what_cannot_be_written_is_said_once_and_harms_nothing(tmp_path: Path) -> None:
+def test_what_cannot_be_written_is_said_once_and_harms_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     held = RunStore.create(RunConfig(agent="a", run_dir=str(tmp_path / "held")))
     (tmp_path / "file").touch()
     LlamaGymWatch(tmp_path / "other").update()
@@ -132,24 +132,29 @@ def test_what_cannot_be_written_is_said_once_and_harms_nothing(tmp_path: Path) -
         ("file/run", "cannot be written (Not a directory)"),
     ):
         watch = LlamaGymWatch(tmp_path / name)
-        with pytest.warns(UserWarning, match=re.escape(why)):
-            watch.rollout(prompt="?", completion="!")
+        watch.rollout(prompt="?", completion="!")
         watch.update()
         watch.close()
+        (said,) = caplog.messages
+        assert why in said
+        assert "the training goes on" in said
+        caplog.clear()
     held.close()
-    with pytest.warns(UserWarning, match=r"already holds a run \(config.json\). Name a new folder"):
-        LlamaGymWatch(tmp_path / "held").update()
+    LlamaGymWatch(tmp_path / "held").update()
+    assert "already holds a run (config.json). Name a new folder." in caplog.text
 
 
 def test_a_fault_of_its_own_is_said_once_and_the_rest_is_written(tmp_path: Path) -> None:
     watch = LlamaGymWatch(tmp_path / "run")
-    with pytest.warns(UserWarning, match="Something was left out, .*: UnicodeEncodeError"):
+    for _ in range(2):
         watch.rollout(prompt="?", completion="half of a character: \ud800")
-    with pytest.warns(UserWarning, match="Something was left out, .*: ValueError"):
-        watch.update(lr="fast")
-    watch.update(lr="fast")
-    watch.update(lr=0.5)
-    assert len(warnings_of(tmp_path / "run")) == 2
+        watch.update(lr="fast", entropy=None)
+    watch.rollout(prompt="?", completion="whole", reward=1.0)
+    watch.update(lr=0.5, entropy=None)
+    left_out, refused = warnings_of(tmp_path / "run")
+    assert "left out, and the training goes on: UnicodeEncodeError" in left_out
+    assert "left out, and the training goes on: ValueError" in refused
+    assert [each.messages[-1].text for each in rollouts(tmp_path / "run")] == ["whole"]
     stats = state(tmp_path / "run").stats
     assert stats is not None
     assert stats.lr == 0.5
@@ -202,7 +207,7 @@ def trained(
         return [float("1" in completion[0]["content"]) for completion in completions]
 
     def seldom(completions: Any, prompts: Any, **_: Any) -> list[float | None]:
-        return [4.0 if "5" in prompt[1]["content"] else None for prompt in prompts]
+        return [4.0 if prompt[1]["content"][-2] in "02468" else None for prompt in prompts]
 
     usual = {
         "output_dir": str(folder / "out"),
@@ -255,9 +260,7 @@ def expected_logprobs(trainer: Any, prompt: list[dict[str, str]], ids: list[int]
         ("GRPO", {"steps_per_generation": 4}),
     ],
 )
-def test_trls_trainer_is_watched(
-    kind: str, settings: Any, trl: Any, tmp_path: Path, recwarn: pytest.WarningsRecorder
-) -> None:
+def test_trls_trainer_is_watched(kind: str, settings: Any, trl: Any, tmp_path: Path) -> None:
     trainer, ids = trained(trl, kind, tmp_path, LlamaGymWatch(tmp_path / "run"), **settings)
     found = rollouts(tmp_path / "run")
     assert len(found) == len(ids) == 16
@@ -267,14 +270,12 @@ def test_trls_trainer_is_watched(
         prompt = [{"role": each.role, "content": each.text} for each in (system, user)]
         assert prompt in PROMPTS
         assert reply.text == text_of(sampled, skip_special_tokens=True)
-        assert rollout.reward == ("1" in reply.text) + 2.0 * ("5" in user.text)
+        assert rollout.reward == ("1" in reply.text) + 2.0 * (user.text[-2] in "02468")
         assert [each.text for each in reply.tokens] == [text_of([each]) for each in sampled]
         expected = expected_logprobs(trainer, prompt, sampled)
         assert [each.logprob for each in reply.tokens] == pytest.approx(expected, abs=2e-3)
         assert [each.reference for each in reply.tokens] == pytest.approx(expected, abs=2e-3)
-        assert {each.advantage for each in reply.tokens} == {
-            rollout.advantage and round(rollout.advantage, 4)
-        }
+        assert {each.advantage for each in reply.tokens} == {rollout.advantage}
     for start in range(0, 16, 4):
         group = found[start : start + 4]
         assert len({(each.group, each.messages[1].text) for each in group}) == 1
@@ -288,7 +289,7 @@ def test_trls_trainer_is_watched(
         assert sample.stats.entropy == logged["entropy"]
         flat = logged.get("frac_reward_zero_std", math.nan)  # of a batch at its first update
         assert sample.stats.flat_groups == pytest.approx(flat, nan_ok=True)
-    assert not [each for each in recwarn if "LlamaGymWatch" in str(each.message)]
+    assert not warnings_of(tmp_path / "run")
     assert not {"_generate_and_score_completions", "_get_per_token_logps_and_entropies"} & set(
         vars(trainer)
     ), "the trainer's methods are its own again"
@@ -316,6 +317,13 @@ def test_of_a_rollout_with_an_environment_the_sampled_tokens_are_kept(
         assert reply.text == "hit buststand"
         assert "".join(each.text for each in reply.tokens) == "hitstand"
         assert dict(rollout.facts)["end"] == "truncated", "it has no end of a turn"
+
+
+def test_a_trainer_that_does_not_sample_as_trl_does_is_left_alone() -> None:
+    trainer = SimpleNamespace(_logs={}, **{SCORES: len})
+    with pytest.raises(AttributeError, match=SAMPLES):
+        Overheard(trainer, pytest.fail)
+    assert getattr(trainer, SCORES) is len
 
 
 def test_tokens_stand_in_the_turns_that_they_make_up() -> None:
@@ -353,8 +361,8 @@ def test_only_so_many_tokens_of_a_step_are_kept_and_steps_without_a_log_are_writ
 
 def test_a_fault_of_the_watch_does_not_reach_the_trainer(trl: Any, tmp_path: Path) -> None:
     watch = LlamaGymWatch(tmp_path / "run", tokenizer=object())
-    with pytest.warns(UserWarning, match="Something was left out, and the training goes on"):
-        trainer, _ = trained(trl, "GRPO", tmp_path, watch)
+    trainer, _ = trained(trl, "GRPO", tmp_path, watch)
+    assert len(warnings_of(tmp_path / "run")) == 1
     assert trainer.state.global_step == 2
     assert state(tmp_path / "run").updates == 2
 
@@ -364,26 +372,26 @@ def test_of_a_trainer_without_rollouts_the_figures_are_written(trl: Any, tmp_pat
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     said = [*PROMPTS[0], {"role": "assistant", "content": '{"action": 1}'}]
-    with pytest.warns(UserWarning, match="only figures are written"):
-        trl.SFTTrainer(
-            model=AutoModelForCausalLM.from_pretrained(bundled_model_path()),
-            processing_class=AutoTokenizer.from_pretrained(bundled_model_path()),
-            train_dataset=Dataset.from_list([{"messages": said}] * 4),
-            args=trl.SFTConfig(
-                output_dir=str(tmp_path / "out"),
-                per_device_train_batch_size=2,
-                max_steps=2,
-                logging_steps=1,
-                use_cpu=True,
-                bf16=False,
-                report_to=[],
-                save_strategy="no",
-                disable_tqdm=True,
-            ),
-            callbacks=[LlamaGymWatch(tmp_path / "run")],
-        ).train()
+    trl.SFTTrainer(
+        model=AutoModelForCausalLM.from_pretrained(bundled_model_path()),
+        processing_class=AutoTokenizer.from_pretrained(bundled_model_path()),
+        train_dataset=Dataset.from_list([{"messages": said}] * 4),
+        args=trl.SFTConfig(
+            output_dir=str(tmp_path / "out"),
+            per_device_train_batch_size=2,
+            max_steps=2,
+            logging_steps=1,
+            use_cpu=True,
+            bf16=False,
+            report_to=[],
+            save_strategy="no",
+            disable_tqdm=True,
+        ),
+        callbacks=[LlamaGymWatch(tmp_path / "run")],
+    ).train()
     shown = state(tmp_path / "run")
     losses = shown.history.values("policy_loss")
     assert len(losses) == 2
     assert losses[0][1] > losses[1][1] > 0
-    assert len(warnings_of(tmp_path / "run")) == 1
+    (warning,) = warnings_of(tmp_path / "run")
+    assert "only figures are written" in warning

@@ -30,9 +30,9 @@ FAULTS = {
     "no end": "The template ends a reply with no token of its own. Whoever trains on its text teaches no end, and "
     "replies run on. Here $end ends a reply, is sampled and is trained. Write eos_token behind a reply in the "
     "template.",
-    "end unknown": "The template ends a reply with $end, and generation_config.json ends one with $stops. generate and "
-    "vLLM sample past the end of a turn, and what they write there is trained on. Here $end ends a reply, too. Add its "
-    "id to eos_token_id in generation_config.json.",
+    "end unknown": "The template ends a reply with $end, and generation_config.json ends one with $stops. "
+    "generate samples past the end of a turn, and so does vLLM unless that is the tokenizer's eos_token; what they "
+    "write there is trained on. Here $end ends a reply, too. Add its id to eos_token_id in generation_config.json.",
     "other EOS": "The template ends a reply with $end, and the tokenizer's eos_token is $eos. A trainer that looks for "
     "eos_token leaves the ends of turns out of the loss, and the model learns no end. Here the sampled end is trained. "
     "Set eos_token to $end, or eot_tokens in axolotl.",
@@ -68,7 +68,9 @@ def template_faults(chat: ChatTokenizer, ids: list[int]) -> dict[str, str]:
     told = chat.render([system(MARK), user("")], prompt=True)
     replied = chat.render([user(MARK), assistant(MARK)], prompt=False)
     end = chat.end_ids[0]
-    has_end = end in chat.ids(replied.rpartition(MARK)[2])
+    # The last reply may have another end than earlier ones.
+    behind = chat.ids(replied.rpartition(MARK)[2])
+    has_end = not tokenizer.added_tokens_decoder.keys().isdisjoint(behind)
     again = chat.ids(tokenizer.decode(ids, skip_special_tokens=False))
     at = shared(ids, again)
     is_so = {

@@ -35,6 +35,10 @@ IN_FIRST = TOLD + SILENT.replace("{% else %}{{", "{% else %}{{ told if loop.firs
 """As Llama 2's and Gemma 3's."""
 IN_LAST = TOLD + SILENT.replace("{% else %}{{", "{% else %}{{ told if loop.last }}{{")
 """As Mistral's."""
+RETURNING = SOUND.replace(
+    "<|im_end|>{% endgen", "{{ '<|endoftext|>' if loop.last else '<|im_end|>' }}{% endgen"
+)
+"""As gpt-oss's: the last reply ends with another token."""
 OPEN = SOUND.replace("<|im_end|>", "")
 """It ends no turn."""
 BOS = "<|endoftext|>"
@@ -78,10 +82,21 @@ def test_nothing_is_found_where_nothing_is_wrong(tokenizer: Any) -> None:
         (IN_FIRST, {"system moved"}),
         (IN_LAST, {"system moved", "history"}),
         (OPEN, {"no end"}),
+        (RETURNING, set()),
         (CHATML, {"no markers"}),
         (None, {"no template"}),
     ],
-    ids=["thoughts", "refused", "left out", "first", "last", "no end", "no markers", "none"],
+    ids=[
+        "thoughts",
+        "refused",
+        "left out",
+        "first",
+        "last",
+        "no end",
+        "two ends",
+        "no markers",
+        "none",
+    ],
 )
 def test_a_template_has_its_own_fault_and_no_other(
     template: str | None, expected: set[str]
