@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator
-from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
