@@ -92,7 +92,7 @@ async def test_it_opens_on_the_newest_step_with_its_figures_and_its_first_rollou
     write(two_steps())
     async with viewed() as pilot:
         text = shown(pilot)
-        assert "VIEW  rollouts.jsonl · 8 rollouts" in text
+        assert "VIEW  8 rollouts · rollouts.jsonl" in text
         # Step 1: rewards 0, 1, 0, 0; all alike in group b. Step 2: 1, 1, ¼, 1; all alike in group a.
         assert "1        4  0.250 ± 0.433    50%" in text
         assert "2        4  0.812 ± 0.325    50%" in text
