@@ -20,6 +20,8 @@ from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import plain, share
 from llamagym_tui.state.returns import thinned
 
+BEFORE = 8
+"""Characters before what was found."""
 MOST_POINTS = 500
 """Steps in the chart."""
 
@@ -67,7 +69,8 @@ class StepsPane(Pane, can_focus=False):
         self.figures = figures
         lines.show(len(figures), self._line, cursor)
         self.set_class(len(figures) < 3, "-no-chart")
-        if len(figures) == 1:
+        self.set_class(len(figures) < 2, "-no-steps")
+        if len(figures) < 2:
             self.entitle(Content.styled("none in these files", ASIDE))
         self.mark()
 
@@ -131,7 +134,7 @@ class ListPane(Pane, can_focus=False):
         self.entitle(Content.styled(one_line(title), ASIDE))
         name = "group" if is_one_step else "step"
         figures = "" if self._is_found else f" {'advant.':>7} {'length':>6}"
-        self._titles.update(f" {name:>5} {'reward':>6}{figures}  said")
+        self._titles.update(f" {name:>5} {'reward':>6}{figures}  said", layout=False)
 
     @property
     def _is_found(self) -> bool:
@@ -145,7 +148,7 @@ class ListPane(Pane, can_focus=False):
         return Content.assemble(
             (f"{'' if name is None else name:>5}", ASIDE),
             (f" {figure(entry.reward):>6}", "bold"),
-            f"{figures}  {shown(words[:start])}",
+            f"{figures}  {shown(words[max(0, start - BEFORE) : start])}",
             (shown(words[start:stop]), MATCH),
             shown(words[stop:]),
         )

@@ -17,7 +17,7 @@ from llamagym_tui.state.returns import counted
 
 LONGEST = 2_000_000
 """Characters of a text that are shown."""
-STYLES = {"assistant": MODEL, "user": ""}
+STYLES = {"assistant": MODEL, "you": MODEL, "user": ""}
 """Styles of messages by their roles; the others stand aside."""
 Piece = tuple[str, Token | None]
 """A text, and the token that it is."""
@@ -63,10 +63,9 @@ def parts_of(rollout: Rollout, *, by_token: bool = False) -> list[Part]:
             if text:
                 parts.append(Part(said.role, text, style, folds=said.role == "tool"))
             parts += [Part("call", shown(call), style, folds=True) for call in said.calls]
-        if said.note:
-            parts.append(Part("", shown(said.note)))
-        if said.reward is not None:
-            parts.append(Part("reward", *return_text(said.reward)))
+        earned, style = ("", ASIDE) if said.reward is None else return_text(said.reward)
+        if words := " · ".join(filter(None, (earned, shown(said.note)))):
+            parts.append(Part("reward" if earned else "", words, style))
     return parts
 
 

@@ -60,26 +60,39 @@ class RolloutView(Lines):
         if parts == self._parts and pattern is self._pattern:
             self.refresh()
             return
-        matching = {at for at, part in enumerate(parts) if pattern and pattern.find(part.text)}
-        self._unfolded = set(range(len(parts))) if unfolded else matching
+        matching = {
+            at: found
+            for at, part in enumerate(parts)
+            if pattern and (found := pattern.find(part.text))
+        }
+        self._unfolded = set(range(len(parts))) if unfolded else set(matching)
         self._parts = parts
         self._pattern = pattern
         self._column = 0
         of_tokens = (at for at, part in enumerate(parts) if part.tokens)
-        self._lay_out(min(matching, default=next(of_tokens, 0)))
-        if pattern and matching:
-            rows = self._rows[self.cursor :]
-            self.action_move(next((by for by, row in enumerate(rows) if pattern.find(row.text)), 0))
+        first = min(matching, default=next(of_tokens, 0))
+        self._lay_out(first, parts[first].text[: matching[first][0]] if matching else "")
 
-    def _lay_out(self, part: int) -> None:
-        """Wrap the parts, with the cursor on the first row of one."""
-        if self.size:  # a first layout gives it one
-            self._rows = rows_of(self._parts, self._unfolded, max(1, self.line_width - 1 - GUTTER))
-            first = next((at for at, row in enumerate(self._rows) if row.part == part), 0)
-            self.show(len(self._rows), self._line_of, first)
+    def _lay_out(self, part: int, before: str = "") -> None:
+        """Wrap the parts, with the cursor on the row of one that goes on from a text.
+
+        Rows leave out some spaces, so these do not count.
+        """
+        if not self.size:  # a first layout gives it one
+            return
+        self._rows = rows_of(self._parts, self._unfolded, max(1, self.line_width - 1 - GUTTER))
+        left = len("".join(before.split()))
+        cursor = 0
+        for at, row in enumerate(self._rows):
+            if row.part == part and left >= 0:
+                cursor = at
+                left -= len("".join(row.text.split()))
+        self.show(len(self._rows), self._line_of, cursor)
 
     def on_resize(self) -> None:
-        self._lay_out(self._rows[self.cursor].part if self._rows else 0)
+        part = self._rows[self.cursor].part if self._rows else 0
+        rows = self._rows[: self.cursor]
+        self._lay_out(part, "".join(row.text for row in rows if row.part == part))
 
     def action_fold(self) -> None:
         if self._rows:

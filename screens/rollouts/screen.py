@@ -194,7 +194,7 @@ class RolloutsScreen(Fitted[None]):
         if is_more and known:
             rest += f" · reading {read / known:.0%}"
         title = heading("VIEW", one_line(rollouts.path), rest)
-        self.query_one("#view-header", Static).update(title)
+        self.query_one("#view-header", Static).update(title, layout=False)
         self.HELP = "\n".join(map(one_line, rollouts.notes))  # type: ignore[misc]
         for note in [] if is_more else rollouts.notes:
             kind = note.partition("(")[0]
@@ -246,7 +246,8 @@ class RolloutsScreen(Fitted[None]):
 
     def on_descendant_focus(self) -> None:
         """Show the field while it is typed in, and the rollout alone where there is little room."""
-        self.set_class(self._view.has_focus, "-reading")
+        # In a wide terminal nothing changes but frames, and a class would paint everything anew.
+        self.set_class(self._view.has_focus and not self.has_class("-wide"), "-reading")
         self._field.display = self._field.has_focus
 
     def action_back(self) -> None:
@@ -289,7 +290,7 @@ class RolloutsScreen(Fitted[None]):
             known = [f"{name} {plain(value)}" for name, value in figures if name != LOG_RATIO]
             text = " · ".join([f"“{visible(token.text)}”", *known])
         self._token.display = bool(text)
-        self._token.update(text)
+        self._token.update(text, layout=False)
 
     def action_colour(self) -> None:
         """Colour the tokens by the next figure that is known of them, or not."""

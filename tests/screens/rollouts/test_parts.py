@@ -28,8 +28,7 @@ def test_each_turn_has_its_reward_below_it():
     rollout = Rollout((Said("assistant", "hit", reward=-1.0, note="hit 60%"), Said("user", "bust")))
     assert [(part.label, part.text) for part in parts_of(rollout)] == [
         ("assistant", "hit"),
-        ("", "hit 60%"),
-        ("reward", "▼ −1"),
+        ("reward", "▼ −1 · hit 60%"),
         ("user", "bust"),
     ]
 

@@ -161,6 +161,18 @@ async def test_a_search_lists_what_it_finds_and_esc_goes_back():
         assert len(listed(pilot)) == 4
 
 
+async def test_what_was_found_is_gone_to_in_a_thought_and_over_a_line_end():
+    said = "<think>" + "word " * 400 + "needle</think>Seven, " + "x" * 40 + " haystack."
+    write([record(said, reward=1.0)])
+    async with viewed() as pilot:
+        await pilot.press("slash", *"/word needle/", "enter")
+        await until(pilot, lambda: "needle" in read(pilot), "the end of the thought")
+        row = next(line for line in read(pilot).splitlines() if line.startswith("▌"))
+        assert "word" in row
+        await pilot.press("slash", *"nowhere", "enter")
+        await until(pilot, lambda: "0 · found" in title(pilot), "no finds")
+
+
 async def test_a_regular_expression_that_is_none_is_said_and_the_list_stays():
     write(two_steps())
     async with viewed() as pilot:
