@@ -2,7 +2,8 @@
 
 ``python -m scripts.take_pictures`` writes ``docs/pictures``: a film of the first minute, stills of a run that has
 trained for `--live` seconds, one of a file that is sorted, and two of a training by TRL's GRPO, which takes five
-minutes. ``python -m scripts.take_pictures film`` takes only one of the four. Keys are named by their bindings, so that they may move.
+minutes. ``python -m scripts.take_pictures film`` takes only one of the four. Keys are named by their bindings, so that
+they may move.
 """
 
 from __future__ import annotations
