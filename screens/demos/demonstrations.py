@@ -5,53 +5,40 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from rich.text import Text
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Container, VerticalScroll
+from textual.containers import Container, Vertical
 from textual.content import Content
-from textual.events import Resize
-from textual.widgets import DataTable, Static
+from textual.widgets import Static
 
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.demos.faults import faults
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.protocol.literal import literal, one_line
-from llamagym_tui.screens.conversation.turns import Paragraph, aside, typeset
+from llamagym_tui.protocol.literal import one_line
+from llamagym_tui.rollouts.rollout import Rollout, Said
+from llamagym_tui.screens.conversation.turns import return_text
+from llamagym_tui.screens.rollouts.parts import Part, parts_of, shown
+from llamagym_tui.screens.rollouts.rollout_view import RolloutView
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog
 from llamagym_tui.screens.widgets.frame import HELP_KEY, Fitted
 from llamagym_tui.screens.widgets.key_bar import key_of
-from llamagym_tui.screens.widgets.look import ASIDE, heading
+from llamagym_tui.screens.widgets.lines import Lines
+from llamagym_tui.screens.widgets.look import heading
 from llamagym_tui.screens.widgets.numbers import number
 from llamagym_tui.state.returns import counted
-from llamagym_tui.state.transcript import clipped
 
 FAULTY = "✗"
 """Stands before a line with a fault."""
-COLUMNS = ("", "line", "return", "turns", "source", "recorded")
-SPEAKERS = {"system": "system", "user": "env", "assistant": "agent"}
-MAX_MESSAGES = 600
-"""Messages of an episode that are shown."""
+TITLES = f"  {'line':>6} {'return':>8} {'turns':>6}  {'source':<10}  recorded"
 
 
 class EpisodeRow(NamedTuple):
-    line: int
-    """The number of the line, from 1."""
-    content: bytes
-    demo: Demonstration | None
-    """None if the line holds no demonstration."""
+    line: demo_files.Line
     faults: tuple[str, ...]
     """The sentences of `demos check` about the line."""
-
-    def cells(self) -> list[Text]:
-        texts = [FAULTY if self.faults else "", f"{self.line:,}"]
-        if (demo := self.demo) is not None:
-            texts += [number(demo.episode_return), f"{demo.length:,}", demo.source]
-            texts.append(demo.recorded_at[:16].replace("T", " "))
-        return [Text(one_line(text)) for text in texts]
 
 
 class DemonstrationsScreen(Fitted[None]):
@@ -82,32 +69,24 @@ class DemonstrationsScreen(Fitted[None]):
         self._path = path
         self._agent = agent
         self._title = title
+        self._lines = Lines(id="episodes")
+        self._view = RolloutView(id="episode")
         self._rows: list[EpisodeRow] = []
         self._fault = ""
-        self._loaded = False
 
     def body(self) -> ComposeResult:
         yield Static(id="demos-header", markup=False)
         with Container(id="demos-body"):
-            yield DataTable[Text](id="episodes", cursor_type="row")
-            with VerticalScroll(id="episode"):
-                yield Static(id="episode-text", markup=False)
+            yield Vertical(Static(TITLES, classes="titles", markup=False), self._lines)
+            yield self._view
         yield Static(id="demos-status", markup=False)
 
     def on_mount(self) -> None:
-        self.query_one(DataTable).add_columns(*COLUMNS)
-        self._draw()
+        self._view.open([Part("", "reading the file …")])
         self._load()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "delete":
-            return True if self._chosen is not None else None
-        return True
-
-    @property
-    def _chosen(self) -> EpisodeRow | None:
-        at = self.query_one(DataTable).cursor_row if self.is_mounted else 0
-        return self._rows[at] if at < len(self._rows) else None
+        return True if action != "delete" or self._rows else None
 
     @work(exclusive=True, group="read")
     async def _load(self) -> None:
@@ -116,20 +95,18 @@ class DemonstrationsScreen(Fitted[None]):
             self._fault = ""
         except LlamaGymError as error:
             self._fault = str(error)
-        self._loaded = True
         self._draw()
 
     def action_delete(self) -> None:
-        row = self._chosen
-        if row is not None:
-            question = f"Line {row.line:,} of {self._path.name} will be deleted. It is not kept."
-            dialog = CautiousDialog("delete this episode?", question, yes="delete", no="keep")
-            dialog.ask(self.app, lambda: self._delete(row))
+        line = self._rows[self._lines.cursor].line
+        question = f"Line {line.number:,} of {self._path.name} will be deleted. It is not kept."
+        dialog = CautiousDialog("delete this episode?", question, yes="delete", no="keep")
+        dialog.ask(self.app, lambda: self._delete(line.content))
 
     @work(group="change")
-    async def _delete(self, row: EpisodeRow) -> None:
+    async def _delete(self, content: bytes) -> None:
         try:
-            await asyncio.to_thread(demo_files.remove, self._path, row.content)
+            await asyncio.to_thread(demo_files.remove, self._path, content)
         except LlamaGymError as error:
             self._fault = str(error)
             self._draw()
@@ -139,45 +116,39 @@ class DemonstrationsScreen(Fitted[None]):
     def _draw(self) -> None:
         if self not in self.app.screen_stack:
             return  # It was left while a thread was at work.
-        table = self.query_one(DataTable)
-        at = table.cursor_row
-        table.clear()
-        for row in self._rows:
-            table.add_row(*row.cells())
-        if self._rows:
-            table.move_cursor(row=min(at, len(self._rows) - 1))
+        count = len(self._rows)
+        self._lines.show(count, self._line, max(0, min(self._lines.cursor, count - 1)))
         self.query_one("#demos-header", Static).update(self._header())
         status = self.query_one("#demos-status", Static)
         status.update(one_line(self._fault or str(self._path)))
         status.set_class(bool(self._fault), "-fault")
-        self._draw_episode()
-        self.refresh_bindings()
+        self._open()
 
     def _header(self) -> Content:
         count = sum(bool(row.faults) for row in self._rows)
         faulty = f" · {FAULTY} {count:,} faulty" if count else ""
-        returns = [row.demo.episode_return for row in self._rows if row.demo is not None]
+        returns = [row.line.demo.episode_return for row in self._rows if row.line.demo is not None]
         mean = f" · mean return {number(sum(returns) / len(returns), 3)}" if returns else ""
         rest = f" · {counted(len(self._rows), 'episode')}{mean}{faulty}"
         return heading("DEMONSTRATIONS", one_line(self._title), rest)
 
-    def _nothing(self) -> str:
-        if not self._loaded:
-            return "reading the file …"
-        return f"There is none yet: {key_of(self.app, 'table', 'h')} plays some."
+    def _line(self, at: int) -> Content:
+        line, found = self._rows[at]
+        text = f"{line.number:>6,}"
+        if (demo := line.demo) is not None:
+            recorded = one_line(demo.recorded_at[:16].replace("T", " "))
+            earned = number(demo.episode_return)
+            text += f" {earned:>8} {demo.length:>6,}  {one_line(demo.source):<10}  {recorded}"
+        return Content.assemble((FAULTY if found else " ", "$text-error"), text)
 
-    @on(DataTable.RowHighlighted)
-    def _show_chosen(self) -> None:
-        self._draw_episode()
-        self.query_one("#episode", VerticalScroll).scroll_home(animate=False)
-
-    def on_resize(self, event: Resize) -> None:
-        self.call_after_refresh(self._draw_episode)
-
-    def _draw_episode(self) -> None:
-        row, width = self._chosen, self.query_one("#episode-text").content_size.width
-        text = self._nothing() if row is None else episode_text(row, self._agent, width)
-        self.query_one("#episode-text", Static).update(text)
+    @on(Lines.Moved, "#episodes")
+    def _open(self) -> None:
+        """Show the chosen episode."""
+        parts = [Part("", f"There is none yet: {key_of(self.app, 'table', 'h')} plays some.")]
+        if self._rows:
+            parts = list(episode_parts(self._rows[self._lines.cursor], self._agent))
+        self._view.open(parts)
+        self.refresh_bindings()
 
 
 def read_rows(path: Path, agent: AgentBase) -> list[EpisodeRow]:
@@ -190,46 +161,40 @@ def read_rows(path: Path, agent: AgentBase) -> list[EpisodeRow]:
     found: dict[int, list[str]] = {}
     for fault in faults(lines, agent):
         found.setdefault(fault.line, []).append(fault.sentence)
-    return [
-        EpisodeRow(line.number, line.content, line.demo, tuple(found.get(line.number, ())))
-        for line in lines
-    ]
+    return [EpisodeRow(line, tuple(found.get(line.number, ()))) for line in lines]
 
 
-def episode_text(row: EpisodeRow, agent: AgentBase, width: int) -> Content:
-    """The faults of an episode and its conversation, wrapped beside the labels."""
-    parts = [
-        Paragraph(FAULTY, Content.styled(one_line(fault), "$text-error"), "$text-error")
-        for fault in row.faults
-    ]
-    if row.demo is None:
-        text = clipped(row.content.decode("utf-8", "replace"))
-        parts.append(Paragraph("", Content(literal(text))))
-    else:
-        parts += _conversation(row.line, row.demo, agent)
-    return typeset(parts, width)
-
-
-def _conversation(line: int, demo: Demonstration, agent: AgentBase) -> Iterator[Paragraph]:
+def episode_parts(row: EpisodeRow, agent: AgentBase) -> Iterator[Part]:
+    """The faults of an episode, its origin, its conversation and its return."""
+    line, found = row
+    for fault in found:
+        yield Part(FAULTY, shown(fault), "$text-error")
+    if (demo := line.demo) is None:
+        yield Part("", shown(line.content.decode("utf-8", "replace")))
+        return
     model = f" ({demo.model})" if demo.model else ""
     seed = "" if demo.seed is None else f" · seed {demo.seed}"
-    yield aside("", one_line(f"line {line:,} · {demo.source}{model} · {demo.recorded_at}{seed}"))
+    origin = f"line {line.number:,} · {demo.source}{model} · {demo.recorded_at}{seed}"
+    yield Part("", one_line(origin))
+    yield from parts_of(Rollout(tuple(messages_of(demo, agent))))
+    earned, style = return_text(demo.episode_return)
+    yield Part("return", f"{earned} · {one_line(demo.end)}", style)
+
+
+def messages_of(demo: Demonstration, agent: AgentBase) -> Iterator[Said]:
+    """The messages of an episode with actions and rewards. The speaker of a person's replies is ``you``."""
     turn = 0
-    for message in demo.messages[:MAX_MESSAGES]:
-        said = Content(literal(clipped(message["content"])))
-        if message["role"] != "assistant":
-            yield Paragraph(SPEAKERS[message["role"]], said)
-            continue
-        by_person = demo.source == "human" or turn in demo.replaced_replies
-        yield Paragraph("you" if by_person else "agent", said, "bold $primary")
-        if turn < min(len(demo.actions), len(demo.rewards)):
-            name = one_line(agent.action_name(demo.actions[turn]))
-            reward = (f" · reward {number(demo.rewards[turn])}", ASIDE)
-            yield Paragraph("action", Content.assemble((name, "bold"), reward))
-        if turn in demo.replaced_replies:
-            yield aside("instead", f"the model: {clipped(demo.replaced_replies[turn])}")
-        turn += 1
-    if len(demo.messages) > MAX_MESSAGES:
-        yield aside("", f"… {len(demo.messages) - MAX_MESSAGES:,} more messages")
-    result = f"{number(demo.episode_return)} · {one_line(demo.end)}"
-    yield Paragraph("return", Content.styled(result, "bold"), "bold")
+    for message in demo.messages:
+        role: str = message["role"]
+        note, reward = "", None
+        if role == "assistant":
+            replaced = demo.replaced_replies.get(turn)
+            if turn < min(len(demo.actions), len(demo.rewards)):
+                note = agent.action_name(demo.actions[turn])
+                reward = demo.rewards[turn]
+            if replaced is not None:
+                note += f" · instead of the model's {replaced}"
+            if replaced is not None or demo.source == "human":
+                role = "you"
+            turn += 1
+        yield Said(role, message["content"], reward=reward, note=note)

@@ -17,7 +17,7 @@ from llamagym_tui.state.returns import counted
 
 LONGEST = 2_000_000
 """Characters of a text that are shown."""
-STYLES = {"assistant": MODEL, "user": ""}
+STYLES = {"assistant": MODEL, "you": MODEL, "user": ""}
 """Styles of messages by their roles; the others stand aside."""
 Piece = tuple[str, Token | None]
 """A text, and the token that it is."""

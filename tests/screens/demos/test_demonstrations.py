@@ -69,10 +69,10 @@ async def test_episodes_are_listed_counted_and_shown_in_full(make_app: MakeApp, 
         await sees(pilot, "DEMONSTRATIONS  Blackjack · 3 episodes")
         screen = shown(pilot)
         assert "3 episodes · mean return +0.333" in screen
-        assert "you     {" in screen
+        assert "you       {" in screen
         await pilot.press("down")
         await sees(pilot, "line 2 · model (bundled)")
-        assert "return  −1 · terminated" in shown(pilot)
+        assert "return    ▼ −1 · terminated" in shown(pilot)
         await pilot.press("escape")
         await reaches(pilot, PlaygroundScreen)
 
@@ -104,7 +104,7 @@ async def test_a_faulty_line_is_marked_and_its_fault_shown(make_app: MakeApp, pa
         file.write(b'{"nonsense": "\x1b[2J[bold]"}\n')
     async with opened(make_app()) as pilot:
         await sees(pilot, "✗ 1 faulty")
-        await pilot.press("ctrl+end")
+        await pilot.press("end")
         await sees(pilot, "This is no demonstration")
         assert "\x1b" not in shown(pilot)
         await pilot.press("x")
