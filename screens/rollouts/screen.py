@@ -201,7 +201,7 @@ class RolloutsScreen(Fitted[None]):
             kind = note.partition("(")[0]
             if kind not in self._said:
                 self._said.add(kind)
-                self.notify(note, timeout=10)
+                self.notify(note)
 
     # The lists
 

@@ -64,7 +64,7 @@ async def viewed(size: tuple[int, int] = WIDE) -> AsyncIterator[Pilot[None]]:
     """The app on a file, once all of it is read."""
     app = ScreenApp(partial(RolloutsScreen, Rollouts(str(FILE))))
     async with app.run_test(size=size, notifications=True) as pilot:
-        await until(pilot, lambda: pilot.app.screen.query_one(Lines).count, "a list of steps")
+        await until(pilot, lambda: pilot.app.screen.query_one("#steps", Lines).count, "a list")
         yield pilot
 
 
