@@ -56,7 +56,7 @@ class RepeatsDialog(Dialog[str]):
             repeated(self._now, MOST),
             key=lambda each: (before.get(each.words, 0.0) - each.share, each.words),
         )
-        self.app.call_later(self._show)
+        self.call_later(self._show)
 
     def _show(self) -> None:
         self.query_one(Static).update(

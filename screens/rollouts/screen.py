@@ -125,6 +125,7 @@ class RolloutsScreen(Fitted[None]):
         """What is searched for, while its finds are listed."""
         self._words = ""
         self._found: list[Found] = []
+        self._is_searching = False
         self._entry: Entry | None = None
         """The one that is shown."""
         self._shown = Rollout(messages=())
@@ -218,7 +219,8 @@ class RolloutsScreen(Fitted[None]):
         else:
             entries = [each.entry for each in self._found]
             rows = self._found[:MOST_LINES]
-            title = f"{len(entries):,} · found: {self._words} · esc goes back"
+            so_far = " so far" if self._is_searching else ""
+            title = f"{len(entries):,} · found{so_far}: {self._words} · esc goes back"
         if len(entries) > MOST_LINES:
             title = f"the first {MOST_LINES:,} of {title}"
         self._list.show(rows, title, self._entry)
@@ -339,6 +341,7 @@ class RolloutsScreen(Fitted[None]):
         self._words = words
         self._found = []
         self._entry = None
+        self._is_searching = True
         self._search(self._pattern)
 
     @work(thread=True, exclusive=True, group="search")
@@ -356,6 +359,7 @@ class RolloutsScreen(Fitted[None]):
                     self.call_later(self._show_list)
         except LlamaGymError as error:
             self.call_later(self.notify, str(error))
+        self._is_searching = False
         self.call_later(self._show_list)
 
     def action_found(self, by: int) -> None:
