@@ -186,21 +186,22 @@ class RolloutsScreen(Fitted[None]):
 
     def _show_read(self, figures: list[StepFigures], is_more: bool) -> None:
         rollouts = self._rollouts
+        if len(figures) == 1 and not self._steps.lines.count:
+            self._list.lines.focus()  # there are no steps to choose from
         if figures:
             self._steps.show(figures)
             self._show_list()
-        rest = f" · {counted(len(rollouts.entries), 'rollout')}"
         read, known = rollouts.progress
-        if is_more and known:
-            rest += f" · reading {read / known:.0%}"
-        title = heading("VIEW", one_line(rollouts.path), rest)
+        rest = f" · reading {read / known:.0%}" if is_more and known else ""
+        name = counted(len(rollouts.entries), "rollout")
+        title = heading("VIEW", name, f"{rest} · {one_line(rollouts.path)}")
         self.query_one("#view-header", Static).update(title, layout=False)
         self.HELP = "\n".join(map(one_line, rollouts.notes))  # type: ignore[misc]
         for note in [] if is_more else rollouts.notes:
             kind = note.partition("(")[0]
             if kind not in self._said:
                 self._said.add(kind)
-                self.notify(note, timeout=10)
+                self.notify(note)
 
     # The lists
 
