@@ -187,7 +187,9 @@ async def test_a_reply_chosen_by_score_shows_the_replies_and_says_so(make_app: M
         await sees(pilot, "chosen by its score from 2 replies; advantage")
         await sees(pilot, "+0.83, 1 of 1 clipped.")
         lines = shown(pilot).splitlines()
-        assert any(line.split()[:2] == ["▌▶", "70.0%"] and '{"action":·1}' in line for line in lines)
+        assert any(
+            line.split()[:2] == ["▌▶", "70.0%"] and '{"action":·1}' in line for line in lines
+        )
         assert any(line.split()[:3] == ["○", "30.0%", '{"action":·0}'] for line in lines)
         await sees(pilot, "score −0.412 nats")
 
