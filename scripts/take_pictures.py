@@ -1,8 +1,9 @@
 """Takes the pictures of the documents from the app itself, on live runs of the real trainer.
 
 ``python -m scripts.take_pictures`` writes ``docs/pictures``: a film of the first minute, stills of a run that has
-trained for `--live` seconds, and one of a file that is sorted. ``python -m scripts.take_pictures film`` takes only one
-of the three. Keys are named by their bindings, so that they may move.
+trained for `--live` seconds, one of a file that is sorted, and two of a training by TRL's GRPO, which takes five
+minutes. ``python -m scripts.take_pictures film`` takes only one of the four. Keys are named by their bindings, so that
+they may move.
 """
 
 from __future__ import annotations
@@ -12,23 +13,35 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import torch
+from datasets import Dataset
 from textual.pilot import Pilot
+from trl import GRPOConfig, GRPOTrainer
 
 from benchmarks.judging import SHELVES
-from llamagym_tui.app.app import LlamaGymApp, SortingApp
+from llamagym_tui import LlamaGymWatch
+from llamagym_tui.app.app import LlamaGymApp, ScreenApp, SortingApp
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.sorter import Reader, Sorter
+from llamagym_tui.rollouts.index import Rollouts
+from llamagym_tui.screens.rollouts.screen import RolloutsScreen
 from llamagym_tui.setup.run_config import run_config
 from scripts.moving_picture import Frame, picture
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 WIDE, USUAL, LOW = (100, 30), (80, 24), (80, 16)
 """Columns and lines: of the film, of most stills, and of screens that have little to show."""
+ROOMY, WIDE_LOW = (120, 30), (120, 16)
+"""Columns and lines of lists beside a text, and of columns beside each other."""
+GRPO_STEPS = 12
+"""Steps of TRL's training; each takes some 20 s."""
+NOTICE_S = 11.0
+"""Seconds until a notice is gone."""
 SETTLED_S = 3.0
 """Seconds in which a screen is drawn and the trainer answers it."""
 START_S = 180.0
@@ -183,7 +196,63 @@ async def sorting(model: str, live_s: float) -> None:
         save(pilot, "sorting")
 
 
-PARTS = {"film": (film, "bundled"), "stills": (stills, "bundled"), "sorting": (sorting, "smollm2")}
+def commas(completions: list[list[dict[str, str]]], **_: object) -> list[float]:
+    """A reward that is easy to see: the number of commas, four at most."""
+    return [float(min(each[0]["content"].count(","), 4)) for each in completions]
+
+
+def train_by_trl(model: str, folder: str) -> None:
+    """Train a model by TRL's GRPO for some steps, watched into a run folder."""
+    loaded = load_model_and_tokenizer(model, "cpu", full_finetuning=True)
+    things = ("the sea", "a dog", "winter", "bread", "the moon", "a train", "music", "rain")
+    prompts = [
+        {"prompt": [{"role": "user", "content": f"Write one sentence about {thing}."}]}
+        for thing in things
+    ]
+    GRPOTrainer(
+        loaded.model.pretrained_model,
+        processing_class=loaded.tokenizer,
+        reward_funcs=commas,
+        args=GRPOConfig(
+            output_dir="out",
+            max_steps=GRPO_STEPS,
+            per_device_train_batch_size=16,
+            num_generations=8,
+            max_completion_length=40,
+            learning_rate=2e-5,
+            beta=0.02,
+            logging_steps=1,
+            report_to="none",
+            save_strategy="no",
+            use_cpu=True,
+        ),
+        train_dataset=Dataset.from_list(prompts),
+        callbacks=[LlamaGymWatch(folder)],
+    ).train()
+
+
+async def rollouts(model: str, live_s: float) -> None:
+    """What somebody else's trainer has sampled: tokens against the reference, and a group side by side."""
+    train_by_trl(model, "runs/commas")
+    found = Rollouts("runs/commas")
+    app = ScreenApp(partial(RolloutsScreen, found))
+    async with app.run_test(size=ROOMY) as pilot:
+        await pilot.pause(2 * SETTLED_S)
+        await press(pilot, "view.order", "view.tokens", "view.tokens")
+        await pilot.press(*["right"] * 4)
+        await pilot.pause(NOTICE_S)
+        save(pilot, "rollouts")
+        await pilot.resize_terminal(*WIDE_LOW)
+        await press(pilot, "view.side_by_side")
+        save(pilot, "side-by-side")
+
+
+PARTS = {
+    "film": (film, "bundled"),
+    "stills": (stills, "bundled"),
+    "sorting": (sorting, "smollm2"),
+    "rollouts": (rollouts, "smollm2"),
+}
 """What can be taken, with the model that it is taken of."""
 
 

@@ -4,14 +4,13 @@ import math
 from typing import NamedTuple
 
 from rich.cells import set_cell_size
-from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Container, VerticalScroll
+from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
 from textual.events import Resize
-from textual.widgets import DataTable, Static
+from textual.widgets import Static
 
 from llamagym_tui.protocol.commands import InspectTurn
 from llamagym_tui.protocol.events import TurnInspected
@@ -19,6 +18,7 @@ from llamagym_tui.protocol.inspected import Alternative, Decision, InspectedToke
 from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.widgets.frame import HELP_KEY, CommandAsked, Fitted, OfRun
+from llamagym_tui.screens.widgets.lines import Lines
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import BAR, bar, number, plain, share
 from llamagym_tui.settings import LEARNERS
@@ -26,18 +26,14 @@ from llamagym_tui.state.returns import real_minus
 from llamagym_tui.state.run import Inspection, RunState
 from llamagym_tui.state.transcript import ReplySoFar
 
-ROOMY = 80
-"""Columns of the screen from which the tokens have a wide column."""
 TRAINED = "●"
 """Marks a token that the policy is trained on."""
 UNTRAINED = "○"
 CHOSEN = "▶"
 """Marks the reply that was chosen."""
-NARROW_NAME = 12
-"""Width of the column of tokens or replies where there is little room."""
-WIDE_NAME = 24
-NUMBERS = (("p", 6), ("old", 7), ("new", 7), ("ratio", 6), ("clip", 7))
-"""Titles and widths of the other columns."""
+NAME_WIDTH = 12
+"""Cells of a probable token."""
+TITLES = f"{'p':>9}{'old':>9}{'new':>9}{'ratio':>8}{'clip':>9}  said"
 MEANING = (
     "Each row is a token of the reply.\n"
     f"{TRAINED} the policy is trained on it, {UNTRAINED} it is not.\n"
@@ -63,36 +59,19 @@ _VISIBLE = str.maketrans({" ": "·", "\n": "↵", "\t": "⇥"})
 
 
 class InspectedRow(NamedTuple):
-    mark: str
-    name: str
-    numbers: tuple[str, ...]
+    line: Content
     detail: Content
     """Shown while the cursor is on the row."""
 
 
 class Table(NamedTuple):
-    name: str
-    """Title of the column of tokens or replies."""
     rows: list[InspectedRow]
     first: int
     """Row of the first token at which actions differ, or of the chosen reply."""
 
 
-class TokenTable(DataTable[Text]):
+class TokenTable(Lines):
     HELP = MEANING
-
-    def show(self, table: Table, name_width: int) -> None:
-        at = self.cursor_row if self.row_count else table.first
-        self.clear(columns=True)
-        self.add_column(" ", width=1)
-        self.add_column(table.name, width=name_width)
-        for title, width in NUMBERS:
-            self.add_column(Text(title, justify="right"), width=width)
-        for row in table.rows:
-            name = Text(set_cell_size(row.name, name_width).rstrip())
-            numbers = [Text(value, justify="right") for value in row.numbers]
-            self.add_row(Text(row.mark), name, *numbers)
-        self.move_cursor(row=min(at, max(self.row_count - 1, 0)))
 
 
 class InspectorScreen(OfRun, Fitted[None]):
@@ -139,7 +118,9 @@ class InspectorScreen(OfRun, Fitted[None]):
     def body(self) -> ComposeResult:
         yield Static(id="inspector-headline", markup=False)
         with Container(id="inspector-body"):
-            yield TokenTable(cursor_type="row", id="tokens")
+            with Vertical(id="inspector-tokens"):
+                yield Static(TITLES, id="inspector-titles", markup=False)
+                yield TokenTable()
             with VerticalScroll(id="inspector-detail"):
                 yield Static(id="inspector-text", markup=False)
 
@@ -171,27 +152,22 @@ class InspectorScreen(OfRun, Fitted[None]):
         found = state.inspection.of(self._asked.episode, self._asked.turn)
         title = headline(state.inspection, self._asked, is_live=state.live)
         self.query_one("#inspector-headline", Static).update(title)
-        width = WIDE_NAME if self.size.width >= ROOMY else NARROW_NAME
-        shown = (found, self._asked, self._turns, state.live, width)
+        shown = (found, self._asked, self._turns, state.live)
         if self._drawn == shown:
             return
         self._drawn = shown
         self.refresh_bindings()
-        self._rows = []
-        self.query_one("#inspector-text", Static).update("")
-        if found is None:
-            self.query_one(TokenTable).clear()
-            return
-        inspected = table(found)
-        self._rows = inspected.rows
-        self.query_one(TokenTable).show(inspected, width)
+        self._rows, cursor = ([], 0) if found is None else table(found)
+        tokens = self.query_one(TokenTable)
+        if tokens.count:
+            cursor = max(0, min(tokens.cursor, len(self._rows) - 1))
+        tokens.show(len(self._rows), lambda at: self._rows[at].line, cursor)
         self._show_row()
 
-    @on(DataTable.RowHighlighted)
+    @on(Lines.Moved)
     def _show_row(self) -> None:
-        row = self.query_one(TokenTable).cursor_row
-        if row < len(self._rows):
-            self.query_one("#inspector-text", Static).update(self._rows[row].detail)
+        detail = self._rows[self.query_one(TokenTable).cursor].detail if self._rows else ""
+        self.query_one("#inspector-text", Static).update(detail)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action != "turn" or not isinstance(by := parameters[0], int):
@@ -262,26 +238,27 @@ def table(found: TurnInspected) -> Table:
         rows = [_token_row(found, at, each) for at, each in enumerate(found.tokens)]
         admissible = [sum(each.admissible for each in token.alternatives) for token in found.tokens]
         first = next((at for at, several in enumerate(admissible) if several > 1), 0)
-        return Table("token", rows, first)
+        return Table(rows, first)
     rows = []
     for reply in found.replies:
+        name = visible(reply.text)
         score = f"  score {number(reply.score, 3)} nats, temperature {found.temperature:g}"
-        lines = [Content.assemble((visible(reply.text), "bold"), (score, ASIDE))]
-        mark = UNTRAINED
-        numbers: tuple[str, ...] = (_share(reply.probability), "", "", "", "")
+        lines = [Content.assemble((name, "bold"), (score, ASIDE))]
+        line = f"{UNTRAINED}{_share(reply.probability):>7}{'':35}  {name}"
         if reply.chosen:
-            mark, numbers = CHOSEN, _numbers(found.choice, found.clip_range)
+            line = f"{CHOSEN}{_numbers(found.choice, found.clip_range)}  {name}"
             lines += _decision_lines(found, found.choice)
-        rows.append(InspectedRow(mark, visible(reply.text), numbers, Content("\n").join(lines)))
+        rows.append(InspectedRow(Content(line), Content("\n").join(lines)))
     first = next((at for at, reply in enumerate(found.replies) if reply.chosen), 0)
-    return Table("reply", rows, first)
+    return Table(rows, first)
 
 
 def _token_row(found: TurnInspected, at: int, token: InspectedToken) -> InspectedRow:
+    name = visible(token.text)
     lines = [
         Content.assemble(
             (f"token {at + 1} of {len(found.tokens)} ", ASIDE),
-            (visible(token.text), "bold"),
+            (name, "bold"),
             (f"  id {token.token}" if token.alternatives else "", ASIDE),
         ),
         *_decision_lines(found, token.decision),
@@ -293,8 +270,8 @@ def _token_row(found: TurnInspected, at: int, token: InspectedToken) -> Inspecte
             _alternative(each, sampled=each.token == token.token) for each in token.alternatives
         ]
     mark = TRAINED if found.said_by_policy else UNTRAINED
-    numbers = _numbers(token.decision, found.clip_range)
-    return InspectedRow(mark, visible(token.text), numbers, Content("\n").join(lines))
+    line = Content(f"{mark}{_numbers(token.decision, found.clip_range)}  {name}")
+    return InspectedRow(line, Content("\n").join(lines))
 
 
 def _decision_lines(found: TurnInspected, decision: Decision) -> list[Content]:
@@ -339,20 +316,18 @@ def _group(group: PeerGroup) -> str:
 def _alternative(other: Alternative, *, sampled: bool) -> Content:
     mark = TRAINED if other.admissible else " "
     return Content.assemble(
-        f"{mark} {set_cell_size(visible(other.text), NARROW_NAME)} {_share(other.probability):>6} ",
+        f"{mark} {set_cell_size(visible(other.text), NAME_WIDTH)} {_share(other.probability):>6} ",
         (f"{bar(other.probability):<{BAR}}", "$primary"),
         (" sampled" if sampled else "", "bold"),
     )
 
 
-def _numbers(decision: Decision, clip_range: float) -> tuple[str, ...]:
-    return (
-        _share(math.exp(decision.new)),
-        "" if decision.old is None else _logprob(decision.old),
-        _logprob(decision.new),
-        "" if decision.ratio is None else _ratio(decision.ratio),
-        _clip(decision, clip_range),
-    )
+def _numbers(decision: Decision, clip_range: float) -> str:
+    """The figures of a decision below `TITLES`."""
+    old = "" if decision.old is None else _logprob(decision.old)
+    ratio = "" if decision.ratio is None else _ratio(decision.ratio)
+    new, clip = _logprob(decision.new), _clip(decision, clip_range)
+    return f"{_share(math.exp(decision.new)):>7}{old:>9}{new:>9}{ratio:>8}{clip:>9}"
 
 
 def _clip(decision: Decision, clip_range: float) -> str:

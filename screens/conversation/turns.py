@@ -202,7 +202,7 @@ def paragraphs(fact: Fact, *, by_person: bool = False) -> list[Paragraph]:
             speaker = "you" if by_person or fact.by_person else "model"
             return [Paragraph(speaker, _said(fact), f"bold {MODEL}")]
         case ActionsProbed():
-            return [Paragraph("policy", _probed(fact))]
+            return [Paragraph("policy", likely_actions(fact.names, fact.shares))]
         case TurnFinished():
             return [_action(fact), *_replaced(fact)]
         case EpisodeFinished():
@@ -238,16 +238,18 @@ def _said(reply: ReplySoFar) -> Content:
     )
 
 
-def _probed(probed: ActionsProbed) -> Content:
-    """The most probable actions with bars."""
-    ranked = sorted(zip(probed.shares, probed.names, strict=True), key=lambda pair: -pair[0])
+def likely_actions(
+    names: Sequence[str], shares: Sequence[float], most: int = MOST_ACTIONS
+) -> Content:
+    """The most probable actions with bars, on one line."""
+    ranked = sorted(zip(shares, names, strict=True), key=lambda pair: -pair[0])
     shown = Content("")
-    for probability, name in ranked[:MOST_ACTIONS]:
+    for probability, name in ranked[:most]:
         words = f"{one_line(name)} {share(probability, 0)} "
         shown += Content.assemble(words, (f"{bar(probability)}  ", MODEL))
-    if len(ranked) > MOST_ACTIONS:
-        shown += Content.styled(f"{len(ranked) - MOST_ACTIONS} more actions  ", ASIDE)
-    rest = 1 - sum(probed.shares)
+    if len(ranked) > most:
+        shown += Content.styled(f"{len(ranked) - most} more actions  ", ASIDE)
+    rest = 1 - sum(shares)
     if rest >= LEAST_REST:
         shown += Content.styled(f"other replies {share(rest, 0)}", ASIDE)
     return shown

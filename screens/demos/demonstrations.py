@@ -185,7 +185,8 @@ def messages_of(demo: Demonstration, agent: AgentBase) -> Iterator[Said]:
     """The messages of an episode with actions and rewards. The speaker of a person's replies is ``you``."""
     turn = 0
     for message in demo.messages:
-        role, note, reward = message["role"], "", None
+        role: str = message["role"]
+        note, reward = "", None
         if role == "assistant":
             replaced = demo.replaced_replies.get(turn)
             if turn < min(len(demo.actions), len(demo.rewards)):

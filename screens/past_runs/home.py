@@ -26,6 +26,7 @@ from llamagym_tui.runs.model_registry import BUNDLED, ENTRIES, is_here, size_in_
 from llamagym_tui.runs.run_store import is_held
 from llamagym_tui.screens.past_runs.compare import CompareScreen
 from llamagym_tui.screens.past_runs.run_table import RunRow, RunTable, played_text
+from llamagym_tui.screens.widgets.choices import Choices
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog, Dialog
 from llamagym_tui.screens.widgets.fields import SentenceInput
 from llamagym_tui.screens.widgets.frame import HELP_KEY, Fitted
@@ -70,7 +71,7 @@ class AgentList(OptionList):
     ]
 
 
-class ModelList(OptionList):
+class ModelList(Choices):
     BORDER_TITLE = "models"
     BORDER_SUBTITLE = "bundled ships with the app"
     BINDING_GROUP_TITLE = "Models"
@@ -275,20 +276,17 @@ class HomeScreen(Fitted[None]):
 
     def _show_models(self) -> None:
         """The models with their sizes; a mark stands before the chosen one."""
-        options = []
+        lines = {}
         for entry in ENTRIES:
             is_chosen = entry.name == self._model
             where = "" if not self.here else "here" if self.here[entry.name] else "online"
-            line = Content.assemble(
+            lines[entry.name] = Content.assemble(
                 ("● " if is_chosen else "  ", "bold $accent"),
                 f"{size_in_words(entry.parameters):>6} ",
                 (f"{where:<7}", "$success" if where == "here" else ASIDE),
                 (entry.name.rpartition("/")[2], "bold" if is_chosen else ""),
             )
-            options.append(Option(line, id=entry.name))
-        models = self.query_one(ModelList)
-        models.set_options(options)
-        models.highlighted = models.get_option_index(self._model)
+        self.query_one(ModelList).show(lines, self._model)
 
 
 def agent_text(name: str, agent: type[AgentBase]) -> Content:

@@ -18,10 +18,10 @@ from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.game.drawing import StateDrawing
 from llamagym_tui.game.large_drawing import large_drawing
 from llamagym_tui.protocol.literal import literal, one_line
+from llamagym_tui.screens.conversation.turns import likely_actions
 from llamagym_tui.screens.conversation.view import ConversationView, TurnInFull
 from llamagym_tui.screens.widgets.frame import Fitted, OfRun
 from llamagym_tui.screens.widgets.look import ASIDE, drawing_content
-from llamagym_tui.screens.widgets.numbers import bar, share
 
 KEY = "bold reverse"
 ARROWS = {
@@ -35,8 +35,6 @@ BETWEEN = Content("   ")
 """Between two actions."""
 MOST_BARS = 3
 """Actions whose probability is shown."""
-BAR = 8
-"""Cells of a whole bar."""
 
 
 class Board(Widget):
@@ -194,15 +192,6 @@ def choices_row(choices: Sequence[OfferedAction], width: int, chosen: object = N
 
 
 def would_do(names: Sequence[str], shares: Sequence[float], width: int) -> Content:
-    """What the model would do: its likeliest actions with bars, as many as fit on a line."""
-    ranked = sorted(zip(shares, names, strict=True), key=lambda pair: -pair[0])[:MOST_BARS]
-    line = Content.styled("the model", ASIDE)
-    for probability, name in ranked:
-        part = Content.assemble(
-            *(BETWEEN, (one_line(name), "bold"), f" {share(probability, 0)} "),
-            (bar(probability, BAR), "$primary"),
-        )
-        if line.cell_length + part.cell_length > width:
-            break
-        line += part
-    return line
+    """What the model would do, on a line."""
+    likely = likely_actions(names, shares, MOST_BARS)
+    return Content.assemble(("the model   ", ASIDE), likely).truncate(width, ellipsis=True)

@@ -3,7 +3,6 @@ its healthy range and a verdict."""
 
 import math
 from collections.abc import Mapping
-from itertools import groupby
 from typing import NamedTuple
 
 from textual import on
@@ -12,7 +11,6 @@ from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import OptionList, Static
-from textual.widgets.option_list import Option
 
 from llamagym_tui.protocol.events import DepthMeasured
 from llamagym_tui.protocol.literal import one_line
@@ -24,9 +22,10 @@ from llamagym_tui.screens.widgets.chart import (
     Plot,
     baseline_levels,
 )
+from llamagym_tui.screens.widgets.choices import Choices
 from llamagym_tui.screens.widgets.frame import HELP_KEY, Fitted, OfRun
 from llamagym_tui.screens.widgets.look import ASIDE
-from llamagym_tui.screens.widgets.numbers import BAR, bar, baselines, plain, share
+from llamagym_tui.screens.widgets.numbers import baselines, plain, share, share_bar
 from llamagym_tui.screens.widgets.run_header import RunHeader
 from llamagym_tui.settings import FIGURES, GROUPS, LEARNERS, RunConfig, UpdateStats, Value
 from llamagym_tui.state.returns import margin
@@ -54,7 +53,7 @@ class Health(NamedTuple):
         return ("ok", "$success") if self.ok else ("out", "bold $error")
 
 
-class FigureList(OptionList):
+class FigureList(Choices):
     HELP = "The figures of the last update. ok and out say whether they are healthy; ↑ and ↓ choose one to chart."
 
 
@@ -90,14 +89,14 @@ class MetricsScreen(OfRun, Fitted[None]):
             return
         self._listed = (state.history, state.settings)
         fields = shown_figures(state.config, state.settings)
-        figures = self.query_one(FigureList)
-        if tuple(option.id for option in figures.options if option.id) != fields:
-            # Another learner has other figures.
-            figures.set_options(_grouped(fields))
-            shown = self._field if self._field in fields else fields[0]
-            figures.highlighted = figures.get_option_index(shown)
+        lines: dict[str, Content] = {}
         for field in fields:
-            figures.replace_option_prompt(field, _line(state, field))
+            group = FIGURES[field].group
+            lines.setdefault(group, Content.styled(group, "bold $primary"))
+            lines[field] = _line(state, field)
+        # Another learner has other figures.
+        chosen = self._field if self._field in fields else fields[0]
+        self.query_one(FigureList).show(lines, chosen, GROUPS)
 
     def _show_chart(self, *, at_once: bool = False) -> None:
         state, field = self._state, self._field
@@ -128,15 +127,6 @@ def shown_figures(config: RunConfig, changes: Mapping[str, Value]) -> tuple[str,
         hidden += OF_GROUPS
     shown = (field for field in FIGURES if field not in hidden)
     return tuple(sorted(shown, key=lambda field: GROUPS.index(FIGURES[field].group)))
-
-
-def _grouped(fields: tuple[str, ...]) -> list[Option]:
-    """Figures under the titles of their groups."""
-    options = []
-    for group, of_group in groupby(fields, key=lambda field: FIGURES[field].group):
-        options.append(Option(Content.styled(group, "bold $primary"), disabled=True))
-        options += [Option(FIGURES[field].short, id=field) for field in of_group]
-    return options
 
 
 def _line(state: RunState, field: str) -> Content:
@@ -233,9 +223,6 @@ def depth_picture(depth: DepthMeasured) -> list[Content]:
     rows = [Content.styled(title, "bold")]
     for layers, explained in zip(depth.layers, depth.explained, strict=True):
         read = " ← read up to here" if layers == depth.read else ""
-        track = f"{bar(max(explained[best], 0.0)):<{BAR}}"
-        label = Content.styled(f"layer {layers:>3} ", ASIDE)
-        rows.append(
-            Content.assemble(label, (track, "$primary"), f" {share(explained[best], 0):>4}{read}")
-        )
+        label = (f"layer {layers:>3} ", ASIDE)
+        rows.append(Content.assemble(label, share_bar(explained[best]), read))
     return rows

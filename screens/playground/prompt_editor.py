@@ -5,7 +5,6 @@ active once the trainer has confirmed it.
 """
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 from textual import on
@@ -13,13 +12,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.content import Content
 from textual.widgets import OptionList, Static, TextArea
-from textual.widgets.option_list import Option
 
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.commands import ComparePrompts
 from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.runs.model_registry import BUNDLED, find
 from llamagym_tui.screens.playground.evaluation import EvaluationDialog
+from llamagym_tui.screens.widgets.choices import Choices
 from llamagym_tui.screens.widgets.dialogs import Dialog
 from llamagym_tui.screens.widgets.fields import DraftArea
 from llamagym_tui.screens.widgets.frame import CommandAsked, OfRun
@@ -59,7 +58,7 @@ def draft_file(agent: str) -> Path:
     return data_dir() / "drafts" / f"{name}.txt"
 
 
-class VersionList(OptionList):
+class VersionList(Choices):
     HELP = (
         "Sentences to try, which enter puts at the end of the draft. Then versions of the prompt, the newest first, "
         "each with its mean return ± half the 95 % confidence interval. "
@@ -88,20 +87,16 @@ class VersionList(OptionList):
         name = "" if option is None else option.id or ""
         return int(name) if name.isdecimal() else None
 
-    def show(self, state: RunState, sentences: Sequence[str]) -> None:
+
+def choices(state: RunState) -> dict[str, Content]:
+    """The sentences to try, by themselves, and the versions, by their numbers."""
+    lines = {text: Content(f"try  {text}") for text in sentences_to_try(state)}
+    for known in state.prompts[::-1]:
         # Without a run the trainer has confirmed none yet.
-        active = None if state.run is None else state.prompt_version
-        shown = state.prompts[::-1]
-        names = [*sentences, *(str(known.version) for known in shown)]
-        is_same = names == [option.id for option in self.options]
-        if not is_same:
-            self.set_options([Option(Content(f"try  {name}"), id=name) for name in names])
-            self.highlighted = len(sentences) if shown else None
-        for known in shown:
-            line = version_line(
-                known, state.prompts[0].text, "active" if known.version == active else ""
-            )
-            self.replace_option_prompt(str(known.version), line)
+        is_active = state.run is not None and known.version == state.prompt_version
+        mark = "active" if is_active else ""
+        lines[str(known.version)] = version_line(known, state.prompts[0].text, mark)
+    return lines
 
 
 class PromptEditor(OfRun, Dialog[str | None]):
@@ -158,7 +153,8 @@ class PromptEditor(OfRun, Dialog[str | None]):
 
     def show(self, state: RunState) -> None:
         self._state = state
-        self.query_one(VersionList).show(state, sentences_to_try(state))
+        newest = str(state.prompts[-1].version) if state.prompts else ""
+        self.query_one(VersionList).show(choices(state), newest)
         self._notice(self._message)
 
     def _notice(self, text: str) -> None:

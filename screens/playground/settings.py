@@ -8,11 +8,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.content import Content
 from textual.widgets import Input, OptionList, Static
-from textual.widgets.option_list import Option
 
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.protocol.commands import ChangeSettings
 from llamagym_tui.protocol.literal import one_line
+from llamagym_tui.screens.widgets.choices import Choices
 from llamagym_tui.screens.widgets.dialogs import Dialog
 from llamagym_tui.screens.widgets.fields import OneLineInput
 from llamagym_tui.screens.widgets.frame import CommandAsked, OfRun
@@ -41,7 +41,7 @@ FOLD = "unused"
 OF_CRITIC = ("ppo.value_lr", "ppo.lam")
 
 
-class SettingList(OptionList):
+class SettingList(Choices):
     HELP = "The settings that may change now. enter edits the one under the cursor."
     # Keys of the list and of the field, so that they come after the keys pressed before them.
     BINDINGS = [Binding("enter", "select", "Edit", tooltip="Type a new value for this setting.")]
@@ -78,16 +78,14 @@ class SettingsDialog(OfRun, Dialog[None]):
     def show(self, state: RunState) -> None:
         self._state = state
         unused = [name for name in LIVE if self._is_unused(name)]
-        names = [name for name in LIVE if name not in unused]
+        lines = {name: self._line(name) for name in LIVE if name not in unused}
         if unused:
-            names += [FOLD, *unused] if self._is_unfolded else [FOLD]
-        settings = self.query_one(SettingList)
-        if names != [option.id for option in settings.options]:
-            settings.set_options([Option("", id=name) for name in names])
-            settings.highlighted = names.index(self._chosen) if self._chosen in names else 0
-        fold = Content.styled(f"{len(unused)} that this way of training does not use", ASIDE)
-        for name in names:
-            settings.replace_option_prompt(name, fold if name == FOLD else self._line(name))
+            text = f"{len(unused)} that this way of training does not use"
+            lines[FOLD] = Content.styled(text, ASIDE)
+        if self._is_unfolded:
+            lines |= {name: self._line(name) for name in unused}
+        chosen = self._chosen if self._chosen in lines else next(iter(lines))
+        self.query_one(SettingList).show(lines, chosen)
         self._show_chosen()
 
     def _is_unused(self, name: str) -> bool:

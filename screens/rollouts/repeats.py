@@ -53,9 +53,10 @@ class RepeatsDialog(Dialog[str]):
         self._before = before
         # What was said from the beginning on comes last.
         self._rows = sorted(
-            repeated(self._now, MOST), key=lambda each: before.get(each.words, 0.0) - each.share
+            repeated(self._now, MOST),
+            key=lambda each: (before.get(each.words, 0.0) - each.share, each.words),
         )
-        self.app.call_later(self._show)
+        self.call_later(self._show)
 
     def _show(self) -> None:
         self.query_one(Static).update(

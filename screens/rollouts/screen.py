@@ -125,6 +125,7 @@ class RolloutsScreen(Fitted[None]):
         """What is searched for, while its finds are listed."""
         self._words = ""
         self._found: list[Found] = []
+        self._is_searching = False
         self._entry: Entry | None = None
         """The one that is shown."""
         self._shown = Rollout(messages=())
@@ -187,21 +188,22 @@ class RolloutsScreen(Fitted[None]):
 
     def _show_read(self, figures: list[StepFigures], is_more: bool) -> None:
         rollouts = self._rollouts
+        if len(figures) == 1 and not self._steps.lines.count:
+            self._list.lines.focus()  # there are no steps to choose from
         if figures:
             self._steps.show(figures)
             self._show_list()
-        rest = f" · {counted(len(rollouts.entries), 'rollout')}"
         read, known = rollouts.progress
-        if is_more and known:
-            rest += f" · reading {read / known:.0%}"
-        title = heading("VIEW", one_line(rollouts.path), rest)
+        rest = f" · reading {read / known:.0%}" if is_more and known else ""
+        name = counted(len(rollouts.entries), "rollout")
+        title = heading("VIEW", name, f"{rest} · {one_line(rollouts.path)}")
         self.query_one("#view-header", Static).update(title, layout=False)
         self.HELP = "\n".join(map(one_line, rollouts.notes))  # type: ignore[misc]
         for note in [] if is_more else rollouts.notes:
             kind = note.partition("(")[0]
             if kind not in self._said:
                 self._said.add(kind)
-                self.notify(note, timeout=10)
+                self.notify(note)
 
     # The lists
 
@@ -218,7 +220,8 @@ class RolloutsScreen(Fitted[None]):
         else:
             entries = [each.entry for each in self._found]
             rows = self._found[:MOST_LINES]
-            title = f"{len(entries):,} · found: {self._words} · esc goes back"
+            so_far = " so far" if self._is_searching else ""
+            title = f"{len(entries):,} · found{so_far}: {self._words} · esc goes back"
         if len(entries) > MOST_LINES:
             title = f"the first {MOST_LINES:,} of {title}"
         self._list.show(rows, title, self._entry)
@@ -339,6 +342,7 @@ class RolloutsScreen(Fitted[None]):
         self._words = words
         self._found = []
         self._entry = None
+        self._is_searching = True
         self._search(self._pattern)
 
     @work(thread=True, exclusive=True, group="search")
@@ -356,6 +360,7 @@ class RolloutsScreen(Fitted[None]):
                     self.call_later(self._show_list)
         except LlamaGymError as error:
             self.call_later(self.notify, str(error))
+        self._is_searching = False
         self.call_later(self._show_list)
 
     def action_found(self, by: int) -> None:

@@ -117,7 +117,8 @@ class Lines(LineView):
         self.action_move(by * max(1, self.size.height - 1))
 
     def on_click(self, event: Click) -> None:
-        self.action_move(self.scroll_offset.y + event.y - self.cursor)
+        if (at := event.get_content_offset(self)) is not None:
+            self.action_move(self.scroll_offset.y + at.y - self.cursor)
 
     def render_line(self, y: int) -> Strip:
         at = self.scroll_offset.y + y

@@ -92,7 +92,7 @@ async def test_after_a_move_the_table_says_what_it_came_to_and_what_the_model_wo
         await pilot.press("s")
         # The cards of seed 1: 20 against the dealer's 26.
         await sees(pilot, "you stick   won +1")
-        await sees(pilot, "the model   stick 90% ███████▎   hit 10% ▊")
+        await sees(pilot, "the model   stick 90% █████████  hit 10% █")
         await sees(pilot, "you  1 won, 0 lost, 0 drawn, +1 in all")
         await sees(pilot, "dealer 26, bust")
 
