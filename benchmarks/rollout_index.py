@@ -62,7 +62,7 @@ def main(
         print(f"whole index: {time.perf_counter() - began:.1f} s, {len(index.entries):,} rollouts")
         print(f"memory: {(psutil.Process().memory_info().rss - before) / 2**20:.0f} MiB more")
         began = time.perf_counter()
-        found = [each for each in search(index, index.entries, Pattern.of("xyzzy")) if each]
+        found = [each for each in search(index, index.entries, Pattern("xyzzy")) if each]
         print(f"search through all: {time.perf_counter() - began:.1f} s, {len(found)} found")
 
 

@@ -42,7 +42,7 @@ def print_rollouts(rollouts: Rollouts, *, words: str, as_json: bool) -> None:
         pass
     lines = []
     if words:
-        found = search(rollouts, rollouts.entries, Pattern.of(words))
+        found = search(rollouts, rollouts.entries, Pattern(words))
         lines = [
             {"step": each.entry.step, "reward": each.entry.reward, "found": each.words}
             for each in found

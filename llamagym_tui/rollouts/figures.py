@@ -55,9 +55,9 @@ def ordered(order: str, entries: Sequence[Entry], before: Sequence[Entry]) -> li
     """
     match order:
         case "best first":
-            return sorted(entries, key=lambda each: -_reward(each, worst=True))
+            return sorted(entries, key=lambda each: (each.reward is None, -(each.reward or 0.0)))
         case "worst first":
-            return sorted(entries, key=lambda each: _reward(each, worst=False))
+            return sorted(entries, key=lambda each: (each.reward is None, each.reward or 0.0))
         case "longest first":
             return sorted(entries, key=lambda each: -each.length)
         case "changed most":
@@ -69,12 +69,6 @@ def ordered(order: str, entries: Sequence[Entry], before: Sequence[Entry]) -> li
             }
             return sorted(entries, key=lambda each: (-changes.get(each.group, -1.0), each.group))
     return list(entries)
-
-
-def _reward(entry: Entry, *, worst: bool) -> float:
-    if entry.reward is not None:
-        return entry.reward
-    return float("-inf") if worst else float("inf")
 
 
 def _rewards_by_group(entries: Iterable[Entry]) -> dict[int, list[float]]:

@@ -14,9 +14,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from llamagym_tui.errors import LlamaGymError, UsageError
-from llamagym_tui.rollouts.formats import TextsOf
+from llamagym_tui.rollouts.formats import TextsOf, ill_typed, rollouts_of
 from llamagym_tui.rollouts.rollout import OPENING, Entry, Rollout
-from llamagym_tui.rollouts.sources import RUN_LOG, Lines, Read, Source, sources_of
+from llamagym_tui.rollouts.sources import RUN_LOG, Record, Source, source_of
 
 SLICE_S = 0.05
 """Seconds of reading at a time."""
@@ -53,14 +53,10 @@ class Rollouts:
         self.entries: list[Entry] = []
         self.steps: dict[int | None, list[Entry]] = {}
         self.version = 0
-        """Raised with every change."""
+        """Raised with every change of the entries."""
         self._texts_of = texts_of or _as_ids
-        self._files: dict[tuple[int, int], list[Source]] = {}
-        """The sources of each file."""
         self._unread: Iterator[None] | None = None
         """Reads what was known at the last look; None: all of it was read."""
-        self._notes: dict[tuple[str, str], str] = {}
-        """Sentences by file and kind."""
         self._has: set[str] = set()
         """Names of `FIELDS` that some rollout has."""
         self.look_again()
@@ -73,7 +69,12 @@ class Rollouts:
     @property
     def notes(self) -> list[str]:
         """What was skipped and what the files do not have, a sentence each."""
-        notes = [each for each in self._notes.values() if each]
+        notes = []
+        for source in self.sources:
+            for fault, count in source.faults.items():
+                notes.append(f"Left out of {source.path.name}: {fault} ({count:,}).")
+            if source.note:
+                notes.append(source.note)
         missing = [name for name in FIELDS if name not in self._has]
         if self.entries and missing:
             notes.insert(0, f"These files have no {', no '.join(missing)}.")
@@ -90,28 +91,20 @@ class Rollouts:
         """Find new files, and files that have grown, have moved or were written anew."""
         if self._unread is not None:
             return  # What is known now is read first.
-        missing = dict(self._files)
+        for source in list(self.sources):
+            self._look(source)
+        known = {source.path for source in self.sources}
         for path in _files(self.path):
-            try:
-                key = _key(path)
-                missing.pop(key, None)
-                if key not in self._files:
-                    self._files[key] = sources_of(path, self._texts_of)
-                    self.sources += self._files[key]
-                for source in list(self._files[key]):
-                    source.path = path
-                    self._look(source, key)
-            except OSError as error:
-                self._note(path, "look", f"{path} cannot be read: {error.strerror or error}.")
-        for key, sources in missing.items():
-            self._find_again(key, sources)
+            found = None if path in known else source_of(path)
+            if found is not None:
+                self.sources.append(found)
+                self._look(found)
+        self._unread = self._reading()
 
     def read_on(self) -> bool:
         """Read for about `SLICE_S`; True if there is more."""
-        if self._unread is None:
-            self._unread = self._reading()
         until = time.monotonic() + SLICE_S
-        for _ in self._unread:
+        for _ in self._unread or ():
             if time.monotonic() > until:
                 return True
         self._unread = None
@@ -121,7 +114,7 @@ class Rollouts:
         """The whole of a rollout. Raises RolloutsError: its file was removed or changed."""
         source = self.sources[entry.source]
         try:
-            rollout = source.at(entry.place, entry.size)[entry.at]
+            rollout = rollouts_of(source.at(entry.place), self._texts_of)[entry.at]
         except (OSError, ValueError, IndexError) as error:
             raise RolloutsError(
                 f"The rollout cannot be read ({error}); {source.path} was removed or changed."
@@ -129,34 +122,33 @@ class Rollouts:
         return replace(rollout, step=entry.step)
 
     def _reading(self) -> Iterator[None]:
-        """Read all that is known, a place after the other."""
-        for at, source in enumerate(list(self.sources)):
+        """Read all that is known, a record after the other."""
+        for at, source in enumerate(self.sources):
             if source.done >= source.size:
                 continue
-            fault = ""
             try:
-                for read in source.read():
-                    self._append(at, source, read)
+                for place, record in source.read():
+                    self._append(at, place, record)
                     yield
             except (OSError, ValueError) as error:
                 source.done = source.size
-                fault = f"{source.path} cannot be read: {error}."
-            self._note(source.path, "read", fault)
-            for fault, count in source.faults.items():
-                self._note(
-                    source.path, fault, f"Left out of {source.path.name}: {fault} ({count:,})."
-                )
+                source.note = f"{source.path} cannot be read: {error}."
 
-    def _append(self, at: int, source: Source, read: Read) -> None:
-        for index, rollout in enumerate(read.rollouts):
+    def _append(self, at: int, place: int, record: Record) -> None:
+        """Enter the rollouts of a record; what it lacks is counted."""
+        source = self.sources[at]
+        rollouts = rollouts_of(record, self._texts_of)
+        if not rollouts:
+            source.faults["records without a conversation"] += 1
+        for name in ill_typed(record):
+            source.faults[f"values of {name} that are no number"] += 1
+        for index, rollout in enumerate(rollouts):
             step = source.step if rollout.step is None else rollout.step
-            rollout = replace(rollout, step=step)
             self._has |= {name for name in FIELDS.keys() - self._has if FIELDS[name](rollout)}
             said = rollout.said
             entry = Entry(
                 source=at,
-                place=read.place,
-                size=read.size,
+                place=place,
                 at=index,
                 step=step,
                 group=hash(rollout.group or _prompt(rollout)),
@@ -169,53 +161,46 @@ class Rollouts:
             self.steps.setdefault(step, []).append(entry)
         self.version += 1
 
-    def _look(self, source: Source, key: tuple[int, int]) -> None:
-        """Look how far a file has grown. If it was written anew, what it had is forgotten."""
-        before = source.size
-        source.look()
-        if source.is_rewritten():
-            at, of_file = self.sources.index(source), self._files[key].index(source)
-            self.sources[at] = self._files[key][of_file] = sources_of(source.path, self._texts_of)[
-                of_file
+    def _look(self, source: Source) -> None:
+        """Look how far a file has grown, or where it is by now."""
+        path = source.path
+        try:
+            is_there = path.exists()
+            if is_there and (not source.done or source.stands_in(path)):
+                size = path.stat().st_size
+                if size > source.size:
+                    source.note = ""
+                elif size > source.done:
+                    source.note = (
+                        f"The last line of {path.name} is cut off; it is read once it is whole."
+                    )
+                source.size = size
+                return
+            moved = source.done and [
+                each for each in _listed(path.parent) if source.stands_in(each)
             ]
-            self.sources[at].look()
-            self.entries = [each for each in self.entries if each.source != at]
-            self.steps = {}
-            for each in self.entries:
-                self.steps.setdefault(each.step, []).append(each)
-            self._note(
-                source.path,
-                "anew",
-                f"{source.path} was written anew, and is read from its beginning.",
-            )
-        is_cut = isinstance(source, Lines) and source.is_cut and source.size == before
-        self._note(
-            source.path,
-            "cut",
-            f"The last line of {source.path.name} is cut off; it is read once it is whole."
-            if is_cut
-            else "",
-        )
+        except OSError as error:
+            source.note = f"{path} cannot be read: {error.strerror or error}."
+            return
+        if moved:
+            source.path = moved[0]
+        elif is_there:
+            self._forget(source)
+        else:
+            source.note = f"{path} was removed; its rollouts cannot be opened any more."
 
-    def _find_again(self, key: tuple[int, int], sources: Sequence[Source]) -> None:
-        """Follow a file that was renamed, as a log that is rotated."""
-        for source in sources:
-            folder = source.path.parent
-            moved = [each for each in _listed(folder) if _key(each) == key]
-            if moved:
-                source.path = moved[0]
-            else:
-                self._note(
-                    source.path,
-                    "gone",
-                    f"{source.path} was removed; its rollouts cannot be opened any more.",
-                )
-
-    def _note(self, path: Path, kind: str, sentence: str) -> None:
-        """Keep a sentence about a file in place of the last one of its kind; an empty one takes it back."""
-        if self._notes.get((str(path), kind), "") != sentence:
-            self._notes[str(path), kind] = sentence
-            self.version += 1
+    def _forget(self, source: Source) -> None:
+        """Forget what a file had that was written anew."""
+        at = self.sources.index(source)
+        anew = type(source)(source.path)
+        anew.size = source.path.stat().st_size
+        anew.note = f"{source.path} was written anew, and is read from its beginning."
+        self.sources[at] = anew
+        self.entries = [each for each in self.entries if each.source != at]
+        self.steps = {}
+        for each in self.entries:
+            self.steps.setdefault(each.step, []).append(each)
+        self.version += 1
 
 
 def _files(path: str) -> list[Path]:
@@ -243,12 +228,6 @@ def _listed(folder: Path, *, deep: bool = False) -> list[Path]:
         ]
     except OSError:
         return []
-
-
-def _key(path: Path) -> tuple[int, int]:
-    """What a file is known by whatever its name."""
-    found = path.stat()
-    return found.st_dev, found.st_ino
 
 
 def _prompt(rollout: Rollout) -> str:

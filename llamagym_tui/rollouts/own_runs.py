@@ -3,68 +3,53 @@
 Events are read as plain records, so that the log of an earlier version can be read, too.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
-
-from msgspec.structs import replace
 
 from llamagym_tui.rollouts.rollout import Rollout, Said, Token
 
 
-def episode_of(events: Iterable[Mapping[str, Any]]) -> Rollout | None:
-    """The rollout that the events of one episode make up; None if they hold no turn."""
+def episode_of(record: Mapping[str, Any]) -> Iterator[Rollout]:
+    """The rollout that the events of an episode make up, up to its end; none if it has no turn."""
+    events = record["episode_events"]
     messages: list[Said] = []
-    tokens: dict[int, tuple[Token, ...]] = {}
-    total: float | None = None
-    advantage: float | None = None
-    group = ""
-    facts: dict[str, str] = {}
+    inspected = {
+        event.get("turn"): _tokens(event)
+        for event in events
+        if event.get("type") == "TurnInspected"
+    }
     for event in events:
-        match event.get("type"):
-            case "EpisodeStarted":
-                if prompt := event.get("system_prompt"):
-                    messages.append(Said("system", str(prompt)))
-                group = event.get("group", "")
-                facts["episode"] = str(event.get("episode", ""))
-            case "ObservationShown":
-                messages.append(Said("user", str(event.get("text", ""))))
-            case "TurnFinished":
-                messages.append(_reply(event))
-            case "TurnInspected":
-                tokens[event.get("turn", 0)] = _tokens(event)
-            case "EpisodeFinished":
-                total = event.get("episode_return")
-                advantage = event.get("advantage")
-                facts["end"] = str(event.get("end", ""))
-    turn = 0
-    for at, each in enumerate(messages):
-        if each.role == "assistant":
-            own = tokens.get(turn, ())
-            messages[at] = replace(each, tokens=own)
-            turn += 1
-    if not turn:
-        return None
-    return Rollout(
-        tuple(messages),
-        group=group,
-        reward=total,
-        advantage=advantage,
-        facts=tuple(facts.items()),
-    )
+        match event:
+            case {"type": "EpisodeStarted", "system_prompt": str(prompt)} if prompt:
+                messages.append(Said("system", prompt))
+            case {"type": "ObservationShown", "text": str(text)}:
+                messages.append(Said("user", text))
+            case {"type": "TurnFinished", "turn": int(turn)}:
+                messages.append(_reply(event, inspected.get(turn, ())))
+            case {"type": "EpisodeFinished", "episode": episode, "end": end} if messages:
+                yield Rollout(
+                    tuple(messages),
+                    step=record.get("step"),
+                    group=events[0].get("group", ""),
+                    reward=event.get("episode_return"),
+                    advantage=event.get("advantage"),
+                    facts=(("episode", f"{episode}"), ("end", f"{end}")),
+                )
 
 
-def _reply(event: Mapping[str, Any]) -> Said:
+def _reply(event: Mapping[str, Any], tokens: tuple[Token, ...]) -> Said:
     """A reply with what came of it."""
-    action, probability = str(event.get("action_name", "")), event.get("probability")
-    reply = str(event.get("reply", ""))
-    note = "no action named" if event.get("how") == "failed" else action
+    reply, note = str(event.get("reply", "")), str(event.get("action_name", ""))
+    probability = event.get("probability")
+    if event.get("how") == "failed":
+        note = "no action named"
     if isinstance(probability, float):
         note = f"{note} {probability:.0%}"
     elif reply.endswith(note):  # its own words are its action
         note = ""
     if event.get("replaced") is not None:
         note = f"{note}, chosen by a person"
-    return Said("assistant", reply, reward=event.get("reward"), note=note)
+    return Said("assistant", reply, reward=event.get("reward"), tokens=tokens, note=note)
 
 
 def _tokens(event: Mapping[str, Any]) -> tuple[Token, ...]:
@@ -72,12 +57,6 @@ def _tokens(event: Mapping[str, Any]) -> tuple[Token, ...]:
     found = []
     for token in event.get("tokens", ()):
         decision = token.get("decision", {})
-        found.append(
-            Token(
-                token.get("text", ""),
-                decision.get("old"),
-                decision.get("ref"),
-                decision.get("advantage"),
-            )
-        )
+        figures = (decision.get(name) for name in ("old", "ref", "advantage"))
+        found.append(Token(token.get("text", ""), *figures))
     return tuple(found)

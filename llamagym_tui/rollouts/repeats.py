@@ -36,13 +36,10 @@ def repeated(rollouts: Iterable[Rollout], most: int = 30) -> list[Repeated]:
 
 def common_start(texts: Sequence[str]) -> int:
     """The number of characters with which all texts begin; a word that only begins alike does not count."""
-    start = sum(1 for _ in takewhile(_is_one, zip(*texts, strict=False)))
+    pairs = zip(min(texts), max(texts), strict=False)
+    start = len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
     if all(len(text) == start for text in texts):
         return start
     while start and not all(text[start - 1 : start].isspace() for text in texts):
         start -= 1
     return start
-
-
-def _is_one(characters: Sequence[str]) -> bool:
-    return len(set(characters)) == 1

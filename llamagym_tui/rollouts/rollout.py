@@ -26,8 +26,7 @@ class Said(Struct, frozen=True, gc=False):
     role: str
     """``system``, ``user``, ``assistant`` or ``tool``, or as the file has it."""
     text: str
-    thought: str = ""
-    """What the model thought before, if the file keeps it apart."""
+    """A thought stands in it between its tags."""
     calls: tuple[str, ...] = ()
     """Calls of tools, each as ``name(arguments)``."""
     reward: float | None = None
@@ -36,6 +35,11 @@ class Said(Struct, frozen=True, gc=False):
     """The tokens of the message that the policy sampled, in order."""
     note: str = ""
     """What the file says of the message, for people: how its action was read."""
+
+    @property
+    def whole(self) -> str:
+        """Its text and its calls, a line each."""
+        return "\n".join(filter(None, (self.text, *self.calls)))
 
 
 class Rollout(Struct, frozen=True, gc=False):
@@ -55,10 +59,9 @@ class Rollout(Struct, frozen=True, gc=False):
 
     @property
     def said(self) -> str:
-        """What the policy said: its messages with thoughts and calls, joined by line ends."""
-        own = (each for each in self.messages if each.role == "assistant")
-        parts = (part for each in own for part in (each.thought, each.text, *each.calls))
-        return "\n".join(part for part in parts if part)
+        """What the policy said: its messages with their calls, joined by line ends."""
+        own = (each.whole for each in self.messages if each.role == "assistant")
+        return "\n".join(filter(None, own))
 
 
 class Entry(Struct, frozen=True, gc=False):
@@ -67,11 +70,9 @@ class Entry(Struct, frozen=True, gc=False):
     source: int
     """Index of its source in `Rollouts.sources`."""
     place: int
-    """Where it begins there: a byte, or a row."""
-    size: int
-    """Bytes; 0 for a row."""
+    """Where its record stands there, as the source counts: a byte, or a row."""
     at: int
-    """Index among the rollouts that stand at this place."""
+    """Index among the rollouts of this record."""
     step: int | None
     group: int
     """The same number for the rollouts of a group."""

@@ -12,18 +12,14 @@ from llamagym_tui.rollouts.rollout import Entry
 
 MOST_S = 0.5
 """Seconds that a regular expression may take in one text."""
-BEFORE, AFTER = 24, 96
+BEFORE, AFTER = 10, 96
 """Characters around a match that are shown."""
 
 
 class Pattern:
     """What is searched for."""
 
-    def __init__(self, expression: "regex.Pattern[str]") -> None:
-        self._expression = expression
-
-    @classmethod
-    def of(cls, text: str) -> "Pattern":
+    def __init__(self, text: str) -> None:
         """A pattern as a person types it: literal, or a regular expression in slashes.
 
         Case counts if the text has a capital. Raises UsageError: the regular expression is none.
@@ -32,7 +28,7 @@ class Pattern:
         source = text[1:-1] if is_expression else regex.escape(text)
         flags = regex.IGNORECASE if text == text.lower() else 0
         try:
-            return cls(regex.compile(source, flags))
+            self._expression = regex.compile(source, flags)
         except regex.error as error:
             raise UsageError(f"{text} is no regular expression ({error}).") from error
 
@@ -75,9 +71,8 @@ def search(
         except LlamaGymError:
             continue
         for said in rollout.messages:
-            text = "\n".join([*filter(None, (said.thought, said.text)), *said.calls])
-            if span := pattern.find(text):
-                yield _found(entry, text, *span)
+            if span := pattern.find(said.whole):
+                yield _found(entry, said.whole, *span)
                 break
         if time.monotonic() - told_at > SLICE_S:
             told_at = time.monotonic()
@@ -85,12 +80,6 @@ def search(
 
 
 def _found(entry: Entry, text: str, start: int, stop: int) -> Found:
-    before, match, after = (
-        part.replace("\n", " ")
-        for part in (
-            text[max(0, start - BEFORE) : start],
-            text[start:stop],
-            text[stop : stop + AFTER],
-        )
-    )
-    return Found(entry, before + match + after, len(before), len(before) + len(match))
+    first = max(0, start - BEFORE)
+    words = text[first : stop + AFTER].replace("\n", " ")
+    return Found(entry, words, start - first, stop - first)

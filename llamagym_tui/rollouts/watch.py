@@ -211,14 +211,12 @@ class LlamaGymWatch:
         turn = 0
         for said in rollout.messages:
             if said.role == "assistant":
-                thought = f"<think>{said.thought}</think>" if said.thought else ""
-                reply = "\n".join(filter(None, (thought, said.text, *said.calls)))
                 yield events.TurnFinished(
                     episode=episode,
                     turn=turn,
-                    reply=reply,
+                    reply=said.whole,
                     action=None,
-                    action_name=reply[-80:],
+                    action_name=said.whole[-80:],
                     how="custom",
                     reward=rewards[turn],
                 )

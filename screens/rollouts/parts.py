@@ -53,7 +53,7 @@ def parts_of(rollout: Rollout, *, by_token: bool = False) -> list[Part]:
     for said in rollout.messages:
         style = STYLES.get(said.role, ASIDE)
         end = thought_end(said.text) if said.role == "assistant" else 0
-        thought = THOUGHT_TAG.sub("", said.thought + said.text[:end]).strip()
+        thought = THOUGHT_TAG.sub("", said.text[:end]).strip()
         text = shown(said.text[end:]).strip("\n")
         if by_token and said.tokens:
             parts.append(Part(said.role, said.text, "", tokens=said.tokens))

@@ -116,8 +116,8 @@ class RolloutsScreen(Fitted[None]):
             id="view-search", placeholder="words, or a /regular expression/"
         )
         self._is_reading = False
-        self._seen: tuple[int, bool] | None = None
-        """What was shown last: the version of the index, and whether there was more."""
+        self._seen: tuple[int, list[str], bool] | None = None
+        """What was shown last: the version of the index, its notes, and whether there was more."""
         self._known: dict[object, StepFigures] = {}
         """Figures by what they are of: the step, the number of rollouts, the last one."""
         self._order = ORDERS[0]
@@ -165,8 +165,9 @@ class RolloutsScreen(Fitted[None]):
             end = time.monotonic() + SHOWN_S
             while is_more and time.monotonic() < end and not worker.is_cancelled:
                 is_more = rollouts.read_on()
-            if self._seen != (rollouts.version, is_more):
-                self._seen = (rollouts.version, is_more)
+            seen = (rollouts.version, rollouts.notes, is_more)
+            if self._seen != seen:
+                self._seen = seen
                 self.call_later(self._show_read, self._figures(), is_more)
         self._is_reading = False
 
@@ -334,7 +335,7 @@ class RolloutsScreen(Fitted[None]):
         if not words:
             return
         try:
-            self._pattern = Pattern.of(words)
+            self._pattern = Pattern(words)
         except UsageError as error:
             self.notify(str(error), severity="error")
             return

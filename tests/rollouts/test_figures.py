@@ -8,7 +8,7 @@ from llamagym_tui.rollouts.rollout import Entry, Rollout, Said
 
 
 def entry(place: int, reward: float | None = None, group: int = 0, length: int = 1) -> Entry:
-    return Entry(0, place, 0, 0, 1, group, reward, None, length, "")
+    return Entry(0, place, 0, 1, group, reward, None, length, "")
 
 
 def test_a_step():

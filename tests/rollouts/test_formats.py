@@ -66,8 +66,7 @@ def test_an_episode_of_verifiers():
         Said("user", "What is 2 plus 3?"),
         Said(
             "assistant",
-            "",
-            "I add them.",
+            "<think>I add them.</think>",
             ('add({"a": 2, "b": 3})',),
             tokens=(Token("k", -0.25, -0.5, 1.0), Token("l", -1.5, -1.25, 1.0)),
         ),
@@ -113,8 +112,8 @@ def test_messages_with_parts_calls_and_rewards_of_their_own():
     found = only(record)
     assert (found.reward, found.group) == (1.5, "12")
     assert found.messages[0].text == "Look.\n[image]"
-    assert found.messages[1] == Said("assistant", "", "Hm.", ("look({})",), 0.5)
-    assert found.said == "Hm.\nlook({})\nOpen it."
+    assert found.messages[1] == Said("assistant", "<think>Hm.</think>", ("look({})",), 0.5)
+    assert found.said == "<think>Hm.</think>\nlook({})\nOpen it."
 
 
 def test_tokens_beside_the_text_are_those_of_the_last_reply():
@@ -169,5 +168,5 @@ def test_values_of_another_type_are_not_there():
 
 
 def test_what_is_no_rollout():
-    for record in ([], "text", 5, None, {}, {"type": "Hello"}, {"messages": []}, {"input": "x"}):
+    for record in ({}, {"type": "Hello"}, {"messages": []}, {"input": "x"}):
         assert rollouts_of(record, as_letters) == []

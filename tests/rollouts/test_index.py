@@ -105,7 +105,7 @@ def test_what_is_broken_is_counted_and_passed_over(tmp_path):
         + '{"prompt": "Go.", "compl{"prompt": "Go."}\n'
         + '{"prompt": "Go.", "completion": "b", "reward": NaN}\n\n'
         + line("c", reward="high")
-        + '{"loss": 1.0}\n'
+        + '{"loss": 1.0}\n[1]\n"text"\n'
         + "[" * 100_000
         + "\n"
         + line("d", reward=1)
@@ -116,7 +116,7 @@ def test_what_is_broken_is_counted_and_passed_over(tmp_path):
     assert found.notes[1:] == [
         "Left out of all.jsonl: lines that are no JSON (2).",
         "Left out of all.jsonl: values of reward that are no number (1).",
-        "Left out of all.jsonl: records without a conversation (1).",
+        "Left out of all.jsonl: records without a conversation (3).",
     ]
 
 
@@ -138,6 +138,28 @@ def test_a_log_that_is_rotated_can_still_be_read(tmp_path):
     found = read(path)
     path.rename(tmp_path / "all.jsonl.1")
     path.write_text(line("b"))
+    read_on(found)
+    assert said(found) == ["a", "b"]
+
+
+def test_logs_of_which_each_takes_the_name_of_an_older_one(tmp_path):
+    newest, older = tmp_path / "log.jsonl", tmp_path / "log.1.jsonl"
+    older.write_text(line("a"))
+    newest.write_text(line("b"))
+    found = read(tmp_path)
+    older.rename(tmp_path / "log.2.jsonl")
+    newest.rename(older)
+    newest.write_text(line("c"))
+    read_on(found)
+    assert said(found) == ["a", "b", "c"]
+
+
+def test_a_copy_that_is_renewed_is_read_on(tmp_path):
+    path, copy = tmp_path / "all.jsonl", tmp_path / "copy"
+    path.write_text(line("a"))
+    found = read(path)
+    copy.write_text(line("a") + line("b"))
+    copy.rename(path)
     read_on(found)
     assert said(found) == ["a", "b"]
 

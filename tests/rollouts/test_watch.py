@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from functools import reduce as fold
 from itertools import chain
@@ -15,8 +14,8 @@ import pytest
 from llamagym_tui import LlamaGymWatch
 from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.protocol.events import TurnInspected, WarningRaised
+from llamagym_tui.rollouts.index import Rollouts
 from llamagym_tui.rollouts.overheard import SAMPLES, SCORES, Overheard
-from llamagym_tui.rollouts.own_runs import episode_of
 from llamagym_tui.rollouts.rollout import Rollout, Said, Token
 from llamagym_tui.runs.run_store import RunStore, is_held, read_config, read_events
 from llamagym_tui.settings import RunConfig
@@ -25,16 +24,11 @@ from llamagym_tui.state.run import RunState, initial_state
 
 
 def rollouts(folder: Path) -> list[Rollout]:
-    """What `view` finds in a folder: an episode after the other, each with its tokens."""
-    episodes: list[list[Any]] = []
-    for line in (folder / "events.jsonl").read_text().splitlines():
-        event = json.loads(line)
-        if event["type"] == "EpisodeStarted":
-            episodes.append([])
-        if "episode" in event:
-            episodes[-1].append(event)
-    found = [episode_of(each) for each in episodes]
-    return [each for each in found if each is not None]
+    """What `view` finds in a folder."""
+    found = Rollouts(str(folder))
+    while found.read_on():
+        pass
+    return [found.rollout(each) for each in found.entries]
 
 
 def state(folder: Path) -> RunState:

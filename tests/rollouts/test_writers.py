@@ -108,6 +108,22 @@ def test_a_run_of_ours(tmp_path):
     )
 
 
+def test_an_episode_belongs_to_the_update_after_its_end(tmp_path):
+    events = [
+        EpisodeStarted(episode=1, system_prompt="Play.", prompt_version=1, mode="train"),
+        UpdateFinished(update=4, episodes=1, stats=fakes.STATS),
+        TurnFinished(
+            episode=1, turn=0, reply="hit", action=1, action_name="hit", how="keyword", reward=2.0
+        ),
+        EpisodeFinished(episode=1, episode_return=2.0, length=1, end="terminated"),
+        UpdateFinished(update=5, episodes=2, stats=fakes.STATS),
+    ]
+    found = read(record(tmp_path / "run", events))
+    (entry,) = found.entries
+    assert entry.step == 5
+    assert found.rollout(entry).said == "hit"
+
+
 def test_each_episode_of_a_run_is_found_again(tmp_path):
     found = read(record(tmp_path / "run", fakes.demo_run(batches=40)))
     whole = [found.rollout(each) for each in found.entries]
