@@ -58,6 +58,7 @@ class DemonstrationsScreen(Fitted[None]):
             "Warm start",
             tooltip="Train the model on demonstrations.",
             id="demos.train",
+            priority=True,  # or the episode would unfold
         ),
         HELP_KEY,
         Binding("escape,q", "dismiss", "Back", tooltip="Back.", id="demos.leave"),
