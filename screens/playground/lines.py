@@ -20,6 +20,7 @@ from llamagym_tui.screens.policy_map.mapped_policy import (
     MappedPolicy,
     Spot,
     changed_choices,
+    play_changes,
 )
 from llamagym_tui.screens.widgets.key_bar import KeyOf, key_of
 from llamagym_tui.screens.widgets.look import ASIDE
@@ -356,20 +357,11 @@ def _play_changes(state: RunState) -> Iterator[str]:
     if edit is None or edit.before is None or edit.after is None or layout is None:
         return
     before, after = MappedPolicy(layout, edit.before), MappedPolicy(layout, edit.after)
-    old, new = before.choices, after.choices
-    states = new.total()
-    if not states or states != old.total():
-        return
-    differing = len(changed_choices(before, after))
-    of_all = f"of {states:,} {one_line(layout.noun) or 'states'}"
-    if differing <= FOLLOWED * states:
-        yield f"{differing:,} {of_all} change"
-        yield "the model hardly follows it"
-        return
-    most = max(new, key=lambda action: new[action] - old[action])
-    yield f"{differing:,} {of_all} change"
-    shares = f"{old[most] / states:.0%} → {new[most] / states:.0%}"
-    yield f"{one_line(layout.action_names[most])} {shares}"
+    states = after.choices.total()
+    if states and states == before.choices.total():
+        yield play_changes(before, after)
+        if len(changed_choices(before, after)) <= FOLLOWED * states:
+            yield "the model hardly follows it"
 
 
 def _return_change(state: RunState) -> Iterator[str]:

@@ -8,9 +8,12 @@ from textual.app import App
 from textual.content import Content
 
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped
-from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.policy_map.drawing import map_line, places_for
-from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy, changed_choices
+from llamagym_tui.screens.policy_map.mapped_policy import (
+    MappedPolicy,
+    changed_choices,
+    play_changes,
+)
 from llamagym_tui.screens.policy_map.screen import cell_style
 
 BETWEEN = 3
@@ -32,19 +35,9 @@ def compared_maps(
     for name, policy in zip("AB", (a, b), strict=True):
         if policy.words:
             yield Content(f"{name}  {policy.words}")
-    yield Content(difference(a, b))
+    yield Content(f"From A to B {play_changes(a, b)}.")
     yield Content()
     yield from _beside(app, {"A": a, "B": b, "where B differs": where_it_differs(a, b)}, width)
-
-
-def difference(a: MappedPolicy, b: MappedPolicy) -> str:
-    """The number of states in which B prefers another action, and the action that it prefers more often."""
-    changed = len(changed_choices(a, b))
-    noun = one_line(a.layout.noun) or "states"
-    text = f"B prefers another action in {changed:,} of {sum(b.choices.values()):,} {noun}"
-    for action, count in (b.choices - a.choices).most_common(1):
-        text += f": {one_line(a.layout.action_names[action])} in {count:,} more than A"
-    return f"{text}."
 
 
 def where_it_differs(a: MappedPolicy, b: MappedPolicy) -> MappedPolicy:

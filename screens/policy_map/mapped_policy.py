@@ -87,8 +87,12 @@ class MappedPolicy:
     def words(self) -> str:
         """In how many states it plays as is best; empty if nobody knows what is."""
         agreeing, states = self.count
-        noun = one_line(self.layout.noun) or "states"
-        return f"plays {self.how} in {agreeing:,} of {states:,} {noun}" if states else ""
+        return f"plays {self.how} in {agreeing:,} of {states:,} {self.noun}" if states else ""
+
+    @property
+    def noun(self) -> str:
+        """The states in a word."""
+        return one_line(self.layout.noun) or "states"
 
     @property
     def how(self) -> str:
@@ -117,6 +121,17 @@ def changed_choices(before: MappedPolicy, after: MappedPolicy) -> frozenset[Spot
         for spot, cell in after.cells.items()
         if cell.is_chosen and before.cells[spot].choice not in (None, cell.choice)
     )
+
+
+def play_changes(before: MappedPolicy, after: MappedPolicy) -> str:
+    """In how many states another action is preferred, and in which share of all the one that gained most."""
+    old, new = before.choices, after.choices
+    states = new.total()
+    text = f"{len(changed_choices(before, after)):,} of {states:,} {after.noun} change"
+    for action, _ in (new - old).most_common(1):
+        name = one_line(after.layout.action_names[action])
+        text += f"; {name} {old[action] / states:.0%} → {new[action] / states:.0%}"
+    return text
 
 
 def _finite(shares: Sequence[float]) -> tuple[float, ...]:

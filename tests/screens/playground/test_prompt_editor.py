@@ -178,7 +178,7 @@ async def test_two_versions_are_compared_and_the_result_has_their_maps(
         client.emit(comparison(maps=maps))
         # 12 is hit only by B: hard and soft, against ten cards each.
         results = app.screen.query_one("#evaluation-results", Static)
-        sentence = "B prefers another action in 20 of 280 hands: hit in 20 more than A."
+        sentence = "From A to B 20 of 280 hands change; hit 29% → 36%."
         await until(pilot, lambda: sentence in str(results.content), sentence)
         assert "where B differs" in str(results.content)
 
