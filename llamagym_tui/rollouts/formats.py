@@ -107,13 +107,11 @@ def _messages(value: Any, role: str, texts_of: TextsOf) -> list[Said]:
 def _message(message: Mapping[str, Any], role: str, texts_of: TextsOf) -> Said:
     """A message. Its content may come in parts; a thought that is kept apart is put back where it was thought."""
     content = message.get("content")
-    parts = [
-        _text(each.get("text")) or f"[{_text(each.get('type'))}]" for each in _records(content)
-    ]
+    parts = [content] if isinstance(content, str) else []
+    for part in _records(content):
+        parts.append(_text(part.get("text")) or f"[{_text(part.get('type'))}]")
     if thought := _text(_first(message, *THOUGHT)):
         parts.insert(0, f"<think>{thought}</think>")
-    if isinstance(content, str):
-        parts.append(content)
     return Said(
         role=_text(message.get("role")) or role,
         text="\n".join(parts),
@@ -136,23 +134,16 @@ def _call(call: Any) -> str:
 
 def _tokens(holder: Mapping[str, Any], texts_of: TextsOf) -> tuple[Token, ...]:
     """The tokens of a record or a message; none if it has neither their ids nor their texts."""
-    if listed := _records(_inside(holder, "logprobs").get("content")):  # as OpenAI's endpoints do
-        return tuple(Token(_text(each.get("token")), _number(each, "logprob")) for each in listed)
+    if told := _records(_inside(holder, "logprobs").get("content")):  # as OpenAI's endpoints do
+        return tuple(Token(_text(each.get("token")), _number(each, "logprob")) for each in told)
     texts = [_text(each) for each in _items(holder.get("tokens"))]
+    ids = _items(_first(holder, *IDS))
+    if not texts and all(isinstance(each, int) for each in ids):
+        texts = texts_of(ids)
     if not texts:
-        texts = _texts(_items(_first(holder, *IDS)), texts_of)
-    return _joined(texts, holder) if texts else ()
-
-
-def _texts(ids: Sequence[Any], texts_of: TextsOf) -> list[str]:
-    """The texts of ids; none if something else is among them."""
-    return texts_of(ids) if all(isinstance(each, int) for each in ids) else []
-
-
-def _joined(texts: Sequence[str], holder: Mapping[str, Any]) -> tuple[Token, ...]:
-    """Tokens with their log-probabilities, those under the reference, and their advantages, as far as they reach."""
+        return ()
     listed = (_first(holder, *names) for names in (LOGPROBS, REFERENCE, ("advantages",)))
-    columns = ([*map(_finite, _items(each)), *(None for _ in texts)] for each in listed)
+    columns = [[*map(_finite, _items(each)), *(None for _ in texts)] for each in listed]
     return tuple(map(Token, texts, *columns))
 
 
@@ -203,9 +194,9 @@ def _way(nodes: Sequence[Mapping[str, Any]], leaf: int) -> list[int]:
 
 def _node(node: Mapping[str, Any], texts_of: TextsOf) -> Said:
     """A message with those of its tokens that the policy sampled: the mask has them, and the other lists are theirs."""
-    said = _message(_inside(node, "message"), "user", texts_of)
     sampled = [*compress(_items(node.get("token_ids")), _items(node.get("mask")))]
-    return replace(said, tokens=_joined(_texts(sampled, texts_of), node))
+    message = {**node, **_inside(node, "message"), "token_ids": sampled}
+    return _message(message, "user", texts_of)
 
 
 def _weighted(reward: Any) -> float | None:

@@ -176,9 +176,8 @@ class Rollouts:
                     )
                 source.size = size
                 return
-            moved = source.done and [
-                each for each in _listed(path.parent) if source.stands_in(each)
-            ]
+            others = [each for each in path.parent.iterdir() if each.is_file()]
+            moved = source.done and [each for each in others if source.stands_in(each)]
         except OSError as error:
             source.note = f"{path} cannot be read: {error.strerror or error}."
             return
@@ -206,28 +205,15 @@ class Rollouts:
 def _files(path: str) -> list[Path]:
     """The files that a path names, in their natural order; of a run of ours, its event log alone."""
     named = Path(path).expanduser()
+    if (named / RUN_LOG).exists():
+        named /= RUN_LOG
+    pattern = glob.escape(str(named)) if named.exists() else str(named)
     if named.is_dir():
-        found = [named / RUN_LOG] if (named / RUN_LOG).exists() else _listed(named, deep=True)
-    elif named.exists():
-        found = [named]
-    else:
-        found = [Path(each) for each in glob.glob(str(named), recursive=True)]
+        pattern += "/**"
+    found = map(Path, glob.glob(pattern, recursive=True))
     return sorted(
-        found,
-        key=lambda each: [
-            int(part) if part.isdigit() else part for part in re.split(r"(\d+)", str(each))
-        ],
+        found, key=lambda each: re.sub(r"\d+", lambda number: number[0].zfill(20), f"{each}")
     )
-
-
-def _listed(folder: Path, *, deep: bool = False) -> list[Path]:
-    """The files of a folder, and of those in it."""
-    try:
-        return [
-            each for each in (folder.rglob("*") if deep else folder.iterdir()) if each.is_file()
-        ]
-    except OSError:
-        return []
 
 
 def _prompt(rollout: Rollout) -> str:

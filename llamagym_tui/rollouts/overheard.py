@@ -10,7 +10,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from functools import wraps
-from itertools import chain, groupby
+from itertools import chain, compress, groupby
 from operator import mul
 from typing import Any
 
@@ -41,6 +41,19 @@ def calling_trainer(callback: object) -> Any:
     return None
 
 
+def harmless(method: Callable[..., None]) -> Callable[..., None]:
+    """The method, of which no error reaches the training: its object is told of it."""
+
+    @wraps(method)
+    def called(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            method(self, *args, **kwargs)
+        except Exception as error:
+            self.told(error)
+
+    return called
+
+
 class Overheard:
     """A trainer that is listened to."""
 
@@ -54,38 +67,25 @@ class Overheard:
             AttributeError: it samples no rollouts, or not as TRL 1.16 does.
         """
         self._trainer = trainer
-        self._told = told
         self._logs = trainer._logs
+        self.told = told
         self._batch: dict[str, Any] = {}
         self._unlearnt: list[Any] = []
         """Log-probabilities since the last batch that are not of an update: the policy's, then the reference's."""
         self._learnt: list[tuple[Any, Any, Any]] = []
         """Ids, mask and log-probabilities in the update, for each part of the batch."""
-        scores, samples = getattr(trainer, SCORES), getattr(trainer, SAMPLES)
-        setattr(trainer, SCORES, self._listening(scores, self._scored))
-        setattr(trainer, SAMPLES, self._listening(samples, self._sampled))
+        heard = {
+            SAMPLES: _heard(getattr(trainer, SAMPLES), self._sampled),
+            SCORES: _heard(getattr(trainer, SCORES), self._scored),
+        }
+        vars(trainer).update(heard)
 
     def leave(self) -> None:
         """Listen no more."""
         for name in (SAMPLES, SCORES):
             delattr(self._trainer, name)
 
-    def _listening(
-        self, method: Callable[..., Any], hear: Callable[..., None]
-    ) -> Callable[..., Any]:
-        """The method, with somebody who hears what it returns and what it was called with."""
-
-        @wraps(method)
-        def heard(*args: Any, **kwargs: Any) -> Any:
-            result = method(*args, **kwargs)
-            try:
-                hear(result, *args)
-            except Exception as error:
-                self._told(error)
-            return result
-
-        return heard
-
+    @harmless
     def _scored(self, result: Any, model: Any, ids: Any, mask: Any, *_: Any) -> None:
         logprobs = result[0]
         if logprobs.requires_grad:
@@ -93,6 +93,7 @@ class Overheard:
         else:
             self._unlearnt.append(logprobs)
 
+    @harmless
     def _sampled(self, batch: dict[str, Any], *_: Any) -> None:
         if self._trainer.model.training:
             self._batch = dict(batch)
@@ -106,19 +107,22 @@ class Overheard:
         learnt, self._learnt = self._learnt, []
         if not batch:
             return
-        most = most_tokens // max(1, batch["completion_ids"].shape[1])
+        most = most_tokens // batch["completion_ids"].shape[1]
         known = {name: batch[name][:most].tolist() for name in COLUMNS if name in batch}
         rows = [dict(zip(known, row, strict=True)) for row in zip(*known.values(), strict=True)]
         parts = (zip(*(each.tolist() for each in part), strict=True) for part in learnt)
         logprobs = {_unpadded(ids, mask): row for part in parts for ids, mask, row in part}
-        weights = self._trainer.reward_weights.tolist()
-        rewards = zip(*self._logs["rewards"].values(), strict=True)
-        texts = zip(self._logs["prompt"], self._logs["completion"], strict=True)
-        gains = zip(self._logs["advantages"], rewards, strict=True)
-        told = zip(texts, gains, strict=True)
-        for index, ((prompt, completion), (advantage, earned)) in enumerate(told):
-            if isinstance(completion, str):
-                completion = [{"role": "assistant", "content": completion}]
+        logs, trainer = self._logs, self._trainer
+        weights = trainer.reward_weights.tolist()
+        columns = (
+            logs["prompt"],
+            logs["completion"],
+            logs["advantages"],
+            *logs["rewards"].values(),
+        )
+        for index, (prompt, completion, advantage, *earned) in enumerate(
+            zip(*columns, strict=True)
+        ):
             # A function that does not score a rollout gives NaN.
             scores = [each for each in map(mul, weights, earned) if not math.isnan(each)]
             record = {
@@ -126,43 +130,56 @@ class Overheard:
                 "completion": completion,
                 "reward": sum(scores) if scores else None,
                 "advantage": advantage,
-                "group": index // self._trainer.num_generations + 1,
+                "group": index // trainer.num_generations + 1,
             }
             if index < len(rows):
-                record |= self._tokens(rows[index], completion, logprobs)
+                row = rows[index]
+                whole = _unpadded(
+                    row["prompt_ids"] + row["completion_ids"],
+                    row["prompt_mask"] + row["completion_mask"],
+                )
+                row.setdefault("old_per_token_logps", logprobs.get(whole, ()))
+                record["truncated"] = whole[-1] not in trainer.eos_token_ids
+                record["trajectory"] = turns(row, completion)
             yield record
 
-    def _tokens(
-        self, row: dict[str, Any], completion: list[Any], learnt: dict[tuple[int, ...], list[float]]
-    ) -> dict[str, Any]:
-        """What a record has where its tokens are known: they stand in the messages that they make up."""
-        ids, mask = row["completion_ids"], row["completion_mask"]
-        whole = _unpadded(row["prompt_ids"] + ids, row["prompt_mask"] + mask)
-        columns = {
-            "token_ids": ids,
-            "logprobs": row.get("old_per_token_logps") or learnt.get(whole, ()),
-            "ref_logprobs": row.get("ref_per_token_logps", ()),
-        }
-        # What tools have said between two turns was not sampled.
-        sampled = list(map(min, mask, row.get("tool_mask", mask)))
-        runs = [list(run) for own, run in groupby(range(len(ids)), sampled.__getitem__) if own]
-        replies = [each for each in completion if each["role"] == "assistant"]
-        # What an environment of the user's own has said is in the one reply.
-        turns = iter(runs if len(replies) > 1 else [list(chain(*runs))])
-        messages = []
-        for message in completion:
-            if message["role"] == "assistant":
-                turn = next(turns, [])
-                message = {
-                    **message,
-                    **{name: [each[at] for at in turn] for name, each in columns.items() if each},
-                }
-            messages.append(message)
-        return {
-            "completion": messages,
-            "truncated": whole[-1] not in self._trainer.eos_token_ids,
-        }
+
+def turns(row: dict[str, Any], completion: Any) -> list[dict[str, Any]]:
+    """The tokens of each reply of a rollout, by its row of a batch.
+
+    What a tool has said between two replies was not sampled; what an environment of the user's own has said stands in
+    the one reply.
+    """
+    mask = row["completion_mask"]
+    sampled = list(map(min, mask, row.get("tool_mask", mask)))
+    runs = [list(run) for own, run in groupby(range(len(mask)), sampled.__getitem__) if own]
+    roles = [] if isinstance(completion, str) else [each["role"] for each in completion]
+    replies = roles.count("assistant")
+    if replies < 2:
+        runs = [list(chain(*runs))]
+    runs += [[] for _ in range(len(runs), replies)]  # the last ones have no tokens
+    columns = {
+        "token_ids": row["completion_ids"],
+        "logprobs": row["old_per_token_logps"],
+        "ref_logprobs": row.get("ref_per_token_logps"),
+    }
+    return [
+        {"tokens": {name: [each[at] for at in run] for name, each in columns.items() if each}}
+        for run in runs
+    ]
+
+
+def _heard(method: Callable[..., Any], hear: Callable[..., None]) -> Callable[..., Any]:
+    """The method, with somebody who hears what it returns and what it was called with."""
+
+    @wraps(method)
+    def heard(*args: Any, **kwargs: Any) -> Any:
+        result = method(*args, **kwargs)
+        hear(result, *args)
+        return result
+
+    return heard
 
 
 def _unpadded(ids: list[int], mask: list[int]) -> tuple[int, ...]:
-    return tuple(token for token, is_there in zip(ids, mask, strict=True) if is_there)
+    return tuple(compress(ids, mask))

@@ -9,7 +9,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, wraps
+from functools import cache
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
@@ -20,7 +20,7 @@ from llamagym_tui.errors import LlamaGymError, described
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.inspected import Decision, InspectedToken, token_text
 from llamagym_tui.rollouts.formats import rollouts_of
-from llamagym_tui.rollouts.overheard import Overheard, calling_trainer
+from llamagym_tui.rollouts.overheard import Overheard, calling_trainer, harmless
 from llamagym_tui.rollouts.rollout import Rollout, Token
 from llamagym_tui.runs.run_store import RunStore
 from llamagym_tui.settings import RunConfig
@@ -39,19 +39,6 @@ OF_TRL = {
     "update_s": "step_time",
 }
 """The names under which TRL logs figures of `UpdateStats`."""
-
-
-def _harmless(method: Callable[..., None]) -> Callable[..., None]:
-    """The method, of which no error reaches the training."""
-
-    @wraps(method)
-    def called(watch: "LlamaGymWatch", *args: Any, **kwargs: Any) -> None:
-        try:
-            method(watch, *args, **kwargs)
-        except Exception as error:
-            watch._told(error)
-
-    return called
 
 
 class LlamaGymWatch:
@@ -79,13 +66,13 @@ class LlamaGymWatch:
         self._is_off = False
         """True if nothing is written any more, or by another process."""
         self._said: set[str] = set()
-        self._began_s = self._updated_s = time.monotonic()
+        self._began_s = time.monotonic()
         self._episodes = self._turns = self._updates = 0
         self._finished: list[events.EpisodeFinished] = []
         """The rollouts since the last update that have a reward."""
         self._overheard: Overheard | None = None
 
-    @_harmless
+    @harmless
     def rollout(self, **record: Any) -> None:
         """Write a rollout, with the fields of a line that `llamagym-tui view` reads.
 
@@ -104,7 +91,7 @@ class LlamaGymWatch:
             for event in self._events_of(rollout, is_cut=bool(record.get("truncated"))):
                 self._write(event)
 
-    @_harmless
+    @harmless
     def update(self, *, step: int | None = None, **figures: Any) -> None:
         """Write that the policy has learnt from the rollouts since the last update.
 
@@ -115,13 +102,13 @@ class LlamaGymWatch:
         if not self._is_open():
             return
         self._updates = self._updates + 1 if step is None else step
-        returns = [each.episode_return for each in self._finished]
-        lengths = [each.length for each in self._finished]
+        finished, self._finished = self._finished, []
+        returns = [each.episode_return for each in finished]
+        lengths = [each.length for each in finished]
         found: dict[str, Any] = dict.fromkeys((*FIGURES, "return_std"), math.nan)
         found |= {"episodes": len(returns), "turns": sum(lengths), "skipped_steps": 0}
         if returns:
             found |= {"mean_return": fmean(returns), "return_std": pstdev(returns)}
-            now = time.monotonic()
             self._write(
                 events.EpisodesCounted(
                     returns=returns,
@@ -130,20 +117,19 @@ class LlamaGymWatch:
                     prompt_version=1,
                     episodes=self._episodes,
                     env_steps=self._turns,
-                    episodes_per_s=len(returns) / max(now - self._updated_s, 1e-3),
+                    episodes_per_s=self._episodes / max(self._elapsed_s, 1e-3),
                 )
             )
-            self._updated_s = now
-            self._finished = []
-        told = {name: value for name, value in figures.items() if value is not None}
-        found |= {name: float(told[name]) for name in told.keys() & found.keys()}
+        for name, value in figures.items():
+            if name in found and value is not None:
+                found[name] = float(value)
         stats = events.UpdateStats(**found)
         self._write(
             events.UpdateFinished(update=self._updates, episodes=self._episodes, stats=stats)
         )
         self._say(self._store.flush() if self._store else "")
 
-    @_harmless
+    @harmless
     def close(self) -> None:
         """Write that the training has ended, and give the folder free."""
         if self._store is not None and not self._is_off:
@@ -152,11 +138,15 @@ class LlamaGymWatch:
                     episodes=self._episodes,
                     env_steps=self._turns,
                     updates=self._updates,
-                    elapsed_s=time.monotonic() - self._began_s,
+                    elapsed_s=self._elapsed_s,
                 )
             )
             self._is_off = True
             self._store.close()
+
+    @property
+    def _elapsed_s(self) -> float:
+        return time.monotonic() - self._began_s
 
     def _is_open(self) -> bool:
         """True if there is a folder to write to."""
@@ -194,7 +184,7 @@ class LlamaGymWatch:
         return list(map(self._text if self._tokenizer else str, ids))
 
     def _events_of(self, rollout: Rollout, *, is_cut: bool) -> Iterator[events.Event]:
-        """The next episode; the events of its tokens come last."""
+        """The next episode."""
         episode = self._episodes
         replies = [each for each in rollout.messages if each.role == "assistant"]
         rewards = [each.reward or 0.0 for each in replies]
@@ -220,6 +210,18 @@ class LlamaGymWatch:
                     how="custom",
                     reward=rewards[turn],
                 )
+                if tokens := [
+                    _inspected(each, rollout) for each in said.tokens if each.logprob is not None
+                ]:
+                    yield events.TurnInspected(
+                        episode=episode,
+                        turn=turn,
+                        stage="trained",
+                        turns=len(replies),
+                        sampled_by=self._updates,
+                        policy=self._updates,
+                        tokens=tokens,
+                    )
                 turn += 1
             elif said.role != "system":
                 yield events.ObservationShown(episode=episode, turn=turn, text=said.text)
@@ -235,25 +237,13 @@ class LlamaGymWatch:
         self._turns += turn
         if rollout.reward is not None:
             self._finished.append(finished)
-        for turn, said in enumerate(replies):
-            tokens = [_inspected(each, rollout) for each in said.tokens if each.logprob is not None]
-            if tokens:
-                yield events.TurnInspected(
-                    episode=episode,
-                    turn=turn,
-                    stage="trained",
-                    turns=len(replies),
-                    sampled_by=self._updates,
-                    policy=self._updates,
-                    tokens=tokens,
-                )
 
     def _write(self, event: events.Event) -> None:
         assert self._store is not None
-        at_s = round(time.monotonic() - self._began_s, 3)
-        self._say(self._store.append(replace(event, at_s=at_s)))
+        self._say(self._store.append(replace(event, at_s=round(self._elapsed_s, 3))))
 
-    def _told(self, error: Exception) -> None:
+    def told(self, error: Exception) -> None:
+        """Say what was left out."""
         self._say(f"Something was left out, and the training goes on: {described(error)}.")
 
     def _say(self, sentence: str) -> None:
@@ -267,14 +257,16 @@ class LlamaGymWatch:
 
     # What the handlers of transformers' trainers call
 
-    @_harmless
-    def on_train_begin(self, args: Any, state: Any, control: Any, **known: Any) -> None:
+    @harmless
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Begin; only the main process writes."""
-        self._is_off = not state.is_world_process_zero
-        self._updates = state.global_step
-        self._tokenizer = self._tokenizer or known["processing_class"]
+        if not state.is_world_process_zero:
+            self._is_off = True
+            return
         trainer = calling_trainer(self)
-        model = getattr(known["model"], "config", None)
+        model = getattr(trainer.model, "config", None)
+        self._updates = state.global_step
+        self._tokenizer = self._tokenizer or trainer.processing_class
         self._config = replace(
             self._config,
             agent=type(trainer).__name__,
@@ -283,13 +275,13 @@ class LlamaGymWatch:
         if self._overheard is not None:  # an earlier training of the trainer has not ended well
             self._overheard.leave()
         try:
-            self._overheard = Overheard(trainer, self._told) if self._is_open() else None
+            self._overheard = Overheard(trainer, self.told) if self._is_open() else None
         except AttributeError:
             self._say(
                 "The trainer has no rollouts where they are looked for; only figures are written."
             )
 
-    @_harmless
+    @harmless
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Write a step: its rollouts, and now or with what is logged of it the update."""
         if self._overheard is not None:
@@ -298,7 +290,7 @@ class LlamaGymWatch:
         if not control.should_log:
             self.update(step=state.global_step)
 
-    @_harmless
+    @harmless
     def on_log(
         self, args: Any, state: Any, control: Any, logs: Mapping[str, Any], **_: Any
     ) -> None:
@@ -307,7 +299,7 @@ class LlamaGymWatch:
             found = {name: logs[each] for name, each in OF_TRL.items() if each in logs}
             self.update(step=state.global_step, **found)
 
-    @_harmless
+    @harmless
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Write the end."""
         if self._overheard is not None:

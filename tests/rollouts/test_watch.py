@@ -14,8 +14,9 @@ import pytest
 from llamagym_tui import LlamaGymWatch
 from llamagym_tui.engine.model.sources import bundled_model_path
 from llamagym_tui.protocol.events import TurnInspected, WarningRaised
+from llamagym_tui.rollouts.formats import rollouts_of
 from llamagym_tui.rollouts.index import Rollouts
-from llamagym_tui.rollouts.overheard import SAMPLES, SCORES, Overheard
+from llamagym_tui.rollouts.overheard import SAMPLES, SCORES, Overheard, turns
 from llamagym_tui.rollouts.rollout import Rollout, Said, Token
 from llamagym_tui.runs.run_store import RunStore, is_held, read_config, read_events
 from llamagym_tui.settings import RunConfig
@@ -320,24 +321,23 @@ def test_a_trainer_that_does_not_sample_as_trl_does_is_left_alone() -> None:
     assert getattr(trainer, SCORES) is len
 
 
-def test_tokens_stand_in_the_turns_that_they_make_up() -> None:
-    trainer = SimpleNamespace(eos_token_ids=[9], _logs={}, **dict.fromkeys((SAMPLES, SCORES), len))
+@pytest.mark.parametrize("left_out", [0, 1])
+def test_tokens_stand_in_the_turns_that_they_make_up(left_out: int) -> None:
     row = {
-        "prompt_ids": [0, 1],
-        "prompt_mask": [0, 1],
         "completion_ids": [2, 3, 4, 5, 6, 9, 0],
         "completion_mask": [1, 1, 1, 1, 1, 1, 0],
         "tool_mask": [1, 1, 0, 0, 1, 1, 0],
+        "old_per_token_logps": [-0.2, -0.3, -0.4, -0.5, -0.6, -0.9, 0.0],
     }
-    said = [{"role": role, "content": ""} for role in ("assistant", "tool", "assistant")]
-    learnt = {(1, 2, 3, 4, 5, 6, 9): [-0.2, -0.3, -0.4, -0.5, -0.6, -0.9, 0.0]}
-    found = Overheard(trainer, pytest.fail)._tokens(row, said, learnt)
-    assert found["completion"] == [
-        said[0] | {"token_ids": [2, 3], "logprobs": [-0.2, -0.3]},
-        said[1],
-        said[2] | {"token_ids": [6, 9], "logprobs": [-0.6, -0.9]},
-    ]
-    assert not found["truncated"]
+    if left_out:  # the answer of the tool was too long for another reply
+        row = {name: values[:4] for name, values in row.items()}
+    said = [{"role": role, "content": role} for role in ("assistant", "tool", "assistant")]
+    example = [{"role": "user", "content": "?"}, said[0]]
+    record = {"prompt": example, "completion": said, "trajectory": turns(row, said)}
+    (rollout,) = rollouts_of(record, lambda ids: list(map(str, ids)))
+    tokens = [each.tokens for each in rollout.messages]
+    second = () if left_out else (Token("6", -0.6), Token("9", -0.9))
+    assert tokens == [(), (), (Token("2", -0.2), Token("3", -0.3)), (), second]
 
 
 def test_only_so_many_tokens_of_a_step_are_kept_and_steps_without_a_log_are_written(
