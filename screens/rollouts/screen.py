@@ -282,7 +282,7 @@ class RolloutsScreen(Fitted[None]):
         self._pane.entitle(Content(" · ".join(known)), legend)
         self._show_token()
 
-    def _style_of(self, token: Token) -> Style | str:
+    def _style_of(self, token: Token) -> Style:
         return token_style(self.app, figures_of(self._shown, token), self._colouring)
 
     @on(Lines.Moved, "#rollout")
