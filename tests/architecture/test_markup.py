@@ -106,7 +106,8 @@ def test_a_text_that_is_parsed_is_found(source: str) -> None:
 def test_what_is_content_or_written_in_the_source_may_stand_anywhere() -> None:
     source = (
         "class Row(Static):\n    def __init__(self, text): super().__init__(text, markup=False)\n"
-        "class Line(Row): pass\nRow(text)\nLine(text)\nStatic(text, markup=False)\nframe.border_title = 'files'\nframe.border_title = Content(name)"
+        "class Line(Row): pass\nRow(text)\nLine(text)\nStatic(text, markup=False)\n"
+        "frame.border_title = 'files'\nframe.border_title = Content(name)"
     )
     assert list(parsed([ast.parse(source)])) == []
 
