@@ -15,21 +15,19 @@ from msgspec.structs import replace
 
 from llamagym_tui.errors import LlamaGymError, UsageError
 from llamagym_tui.rollouts.formats import TextsOf, ill_typed, rollouts_of
-from llamagym_tui.rollouts.rollout import OPENING, Entry, Rollout
-from llamagym_tui.rollouts.sources import RUN_LOG, Record, Source, source_of
+from llamagym_tui.rollouts.rollout import OPENING, Entry, Record, Rollout
+from llamagym_tui.rollouts.sources import RUN_LOG, Source, source_of
 
 SLICE_S = 0.05
 """Seconds of reading at a time."""
 FIELDS = {
-    "steps": lambda rollout: rollout.step is not None,
-    "rewards": lambda rollout: rollout.reward is not None,
-    "advantages": lambda rollout: (
-        rollout.advantage is not None or _first_token(rollout, "advantage")
-    ),
-    "log-probabilities": lambda rollout: _first_token(rollout, "logprob"),
-    "reference log-probabilities": lambda rollout: _first_token(rollout, "reference"),
+    "steps": "step",
+    "rewards": "reward",
+    "advantages": "advantage",
+    "log-probabilities": "logprob",
+    "reference log-probabilities": "reference",
 }
-"""What a rollout may have, for people, and whether it has it."""
+"""What a rollout or its tokens may have, for people, and as a field."""
 
 
 class RolloutsError(LlamaGymError):
@@ -144,7 +142,6 @@ class Rollouts:
             source.faults[f"values of {name} that are no number"] += 1
         for index, rollout in enumerate(rollouts):
             step = source.step if rollout.step is None else rollout.step
-            self._has |= {name for name in FIELDS.keys() - self._has if FIELDS[name](rollout)}
             said = rollout.said
             entry = Entry(
                 source=at,
@@ -157,6 +154,10 @@ class Rollouts:
                 length=sum(len(each.tokens) for each in rollout.messages) or len(said),
                 opening=" ".join(said[: 2 * OPENING].split())[:OPENING],
             )
+            known = (entry, *(each.tokens[0] for each in rollout.messages if each.tokens))
+            for name in FIELDS.keys() - self._has:
+                if any(getattr(each, FIELDS[name], None) is not None for each in known):
+                    self._has.add(name)
             self.entries.append(entry)
             self.steps.setdefault(step, []).append(entry)
         self.version += 1
@@ -220,13 +221,6 @@ def _prompt(rollout: Rollout) -> str:
     """What was said before the policy spoke."""
     before = takewhile(lambda each: each.role != "assistant", rollout.messages)
     return "\n".join(each.text for each in before)
-
-
-def _first_token(rollout: Rollout, field: str) -> bool:
-    """True if a token of the rollout has a value of this name."""
-    return any(
-        getattr(each.tokens[0], field) is not None for each in rollout.messages if each.tokens
-    )
 
 
 def _as_ids(ids: Sequence[int]) -> list[str]:
