@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from llamagym_tui.rollouts.rollout import Record, Rollout, Said, Token
 
-NO_NUMBER = (bool, str, list, dict)
 TextsOf = Callable[[Sequence[int]], list[str]]
 """The text of each token, from their ids."""
 
@@ -36,6 +35,8 @@ READ = {
     *("messages", "tokens", "advantage", "advantages"),
 }
 """Fields that are shown in their own place."""
+NO_NUMBER = (bool, str, list, dict)
+"""What may stand in a file where a number should."""
 
 
 def rollouts_of(record: Mapping[str, Any], texts_of: TextsOf) -> list[Rollout]:
@@ -167,7 +168,9 @@ def _branches(trace: Mapping[str, Any], episode: Mapping[str, Any]) -> Iterator[
         if len(leaves) > 1:
             facts["branch"] = f"{number} of {len(leaves)}"
         messages = _way(nodes, leaf)
-        advantages = {value for each in messages for value in _items(each.get("advantages"))}
+        advantages = {
+            _finite(value) for each in messages for value in _items(each.get("advantages"))
+        }
         yield {
             "messages": messages,
             "advantage": advantages.pop() if len(advantages) == 1 else None,

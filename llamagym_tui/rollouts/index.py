@@ -135,7 +135,10 @@ class Rollouts:
     def _append(self, at: int, place: int, record: Record) -> None:
         """Enter the rollouts of a record; what it lacks is counted."""
         source = self.sources[at]
-        rollouts = rollouts_of(record, self._texts_of)
+        try:
+            rollouts = rollouts_of(record, self._texts_of)
+        except (TypeError, OverflowError):  # what should be a number names or indexes something
+            rollouts = []
         if not rollouts:
             source.faults["records without a conversation"] += 1
         for name in ill_typed(record):
@@ -165,6 +168,7 @@ class Rollouts:
     def _look(self, source: Source) -> None:
         """Look how far a file has grown, or where it is by now."""
         path = source.path
+        gone = f"{path} was removed; its rollouts cannot be opened any more."
         try:
             is_there = path.exists()
             if is_there and (not source.done or source.stands_in(path)):
@@ -177,6 +181,8 @@ class Rollouts:
                     )
                 source.size = size
                 return
+            if source.note == gone and not is_there:
+                return
             others = [each for each in path.parent.iterdir() if each.is_file()]
             moved = source.done and [each for each in others if source.stands_in(each)]
         except OSError as error:
@@ -187,7 +193,7 @@ class Rollouts:
         elif is_there:
             self._forget(source)
         else:
-            source.note = f"{path} was removed; its rollouts cannot be opened any more."
+            source.note = gone
 
     def _forget(self, source: Source) -> None:
         """Forget what a file had that was written anew."""
