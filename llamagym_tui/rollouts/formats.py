@@ -6,21 +6,18 @@ Sources of the formats:
 - TRL: the table of ``GRPOTrainer.log``: ``step``, ``prompt``, ``completion``, a column for each reward, ``advantage``.
 - verifiers and prime-rl: an ``Episode`` or a ``Trace`` with its graph of messages; before that, rows with ``prompt``,
   ``completion``, ``reward``, ``example_id`` and ``trajectory``.
-- a run of ours: the events of an episode, which `own_runs` reads.
 - anything else with ``messages``, or with ``prompt`` and ``completion``; several of these in ``rollouts``.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any
 
 from msgspec.structs import replace
 
-from llamagym_tui.rollouts.own_runs import episode_of
-from llamagym_tui.rollouts.rollout import Rollout, Said, Token
+from llamagym_tui.rollouts.rollout import Record, Rollout, Said, Token
 
-NO_NUMBER = (bool, str, list, dict)
 TextsOf = Callable[[Sequence[int]], list[str]]
 """The text of each token, from their ids."""
 
@@ -38,17 +35,15 @@ READ = {
     *("messages", "tokens", "advantage", "advantages"),
 }
 """Fields that are shown in their own place."""
+NO_NUMBER = (bool, str, list, dict)
+"""What may stand in a file where a number should."""
 
 
 def rollouts_of(record: Mapping[str, Any], texts_of: TextsOf) -> list[Rollout]:
     """The rollouts of a record; none if it is of no known format."""
-    found: list[Rollout] = []
-    for each in _records(_first(record, "traces", "rollouts")) or [record]:
-        if "nodes" in each:
-            found += _branches(each, record, texts_of)
-        elif "episode_events" in each:
-            found += episode_of(each)
-        elif said := _conversation(each, texts_of):
+    found = []
+    for each in _plain(record):
+        if said := _conversation(each, texts_of):
             found.append(
                 Rollout(
                     messages=tuple(said),
@@ -62,6 +57,15 @@ def rollouts_of(record: Mapping[str, Any], texts_of: TextsOf) -> list[Rollout]:
     return found
 
 
+def _plain(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The records in a record that have one conversation each."""
+    for each in _records(_first(record, "traces", "rollouts")) or [record]:
+        if "nodes" in each:
+            yield from _branches(each, record)
+        else:
+            yield each
+
+
 def _reward(record: Mapping[str, Any], said: Sequence[Said]) -> float | None:
     """The reward of a record; else the sum of its parts.
 
@@ -70,11 +74,11 @@ def _reward(record: Mapping[str, Any], said: Sequence[Said]) -> float | None:
     found = _number(record, *REWARD)
     if found is not None:
         return found
-    parts = [each.reward for each in said]
+    parts = [each.reward for each in said if each.reward is not None]
     if "completion" in record and "advantage" in record:
         others = [value for name, value in record.items() if name not in READ]
-        parts += [_finite(each) for each in others if isinstance(each, float)]
-    return _sum(parts)
+        parts += [each for each in others if isinstance(each, float) and math.isfinite(each)]
+    return sum(parts) if parts else None
 
 
 # Conversations
@@ -118,6 +122,7 @@ def _message(message: Mapping[str, Any], role: str, texts_of: TextsOf) -> Said:
         calls=tuple(_call(each) for each in _items(message.get("tool_calls"))),
         reward=_number(message, "reward"),
         tokens=_tokens(message, texts_of),
+        note=_text(message.get("note")),
     )
 
 
@@ -150,53 +155,45 @@ def _tokens(holder: Mapping[str, Any], texts_of: TextsOf) -> tuple[Token, ...]:
 # The message graph of verifiers
 
 
-def _branches(
-    trace: Mapping[str, Any], episode: Mapping[str, Any], texts_of: TextsOf
-) -> list[Rollout]:
-    """A rollout for each way from the first message to a last one. What leads there is shared by several."""
+def _branches(trace: Mapping[str, Any], episode: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """A record for each way from the first message to a last one. What leads there is shared by several."""
     nodes = _records(trace.get("nodes"))
     parents = {node.get("parent") for node in nodes}
     leaves = [at for at in range(len(nodes)) if at not in parents]
     rewards = {name: _weighted(each) for name, each in _inside(trace, "rewards").items()}
+    known = [each for each in rewards.values() if each is not None]
     stamps = {**episode, **_inside(trace, "info", "prime_rl"), **_inside(episode, "run", "work")}
     facts = {**rewards, "stop": trace.get("stop_condition"), **_inside(trace, "metrics")}
-    found = []
     for number, leaf in enumerate(leaves, 1):
         if len(leaves) > 1:
             facts["branch"] = f"{number} of {len(leaves)}"
-        messages = tuple(_node(nodes[each], texts_of) for each in _way(nodes, leaf))
-        advantages = {token.advantage for said in messages for token in said.tokens}
-        reward = _sum(rewards.values())
-        found.append(
-            Rollout(
-                messages=messages,
-                step=_step(stamps),
-                group=_text(
-                    _inside(episode, "group").get("id") or _inside(episode, "task").get("key")
-                ),
-                reward=_number(trace, *REWARD) if reward is None else reward,
-                advantage=advantages.pop() if len(advantages) == 1 else None,
-                facts=_facts(facts),
-            )
-        )
-    return found
+        messages = _way(nodes, leaf)
+        advantages = {
+            _finite(value) for each in messages for value in _items(each.get("advantages"))
+        }
+        yield {
+            "messages": messages,
+            "advantage": advantages.pop() if len(advantages) == 1 else None,
+            "step": _first(stamps, *STEP),
+            "group": _inside(episode, "group").get("id") or _inside(episode, "task").get("key"),
+            "reward": sum(known) if known else _first(trace, *REWARD),
+            "metrics": facts,
+        }
 
 
-def _way(nodes: Sequence[Mapping[str, Any]], leaf: int) -> list[int]:
-    """The places of a last message and of all before it, the first one first. A message stands after its parent."""
-    way = [leaf]
-    at: Any = nodes[leaf].get("parent")
-    while isinstance(at, int) and 0 <= at < way[0]:
-        way.insert(0, at)
-        at = nodes[at].get("parent")
+def _way(nodes: Sequence[Mapping[str, Any]], leaf: Any) -> list[Record]:
+    """A last message and all before it, the first one first. A message stands after its parent.
+
+    Each has those of its tokens that the policy sampled: the mask has them, and the other lists are theirs.
+    """
+    way: list[Record] = []
+    before, at = len(nodes), leaf
+    while isinstance(at, int) and 0 <= at < before:
+        node = nodes[at]
+        sampled = compress(_items(node.get("token_ids")), _items(node.get("mask")))
+        way.insert(0, {**node, **_inside(node, "message"), "token_ids": [*sampled]})
+        before, at = at, node.get("parent")
     return way
-
-
-def _node(node: Mapping[str, Any], texts_of: TextsOf) -> Said:
-    """A message with those of its tokens that the policy sampled: the mask has them, and the other lists are theirs."""
-    sampled = [*compress(_items(node.get("token_ids")), _items(node.get("mask")))]
-    message = {**node, **_inside(node, "message"), "token_ids": sampled}
-    return _message(message, "user", texts_of)
 
 
 def _weighted(reward: Any) -> float | None:
@@ -249,12 +246,6 @@ def _finite(value: Any) -> float | None:
     """A number that is one; a truth value is none."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number and math.isfinite(value) else None
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    """The sum of what is known; None if nothing is."""
-    known = [each for each in values if each is not None]
-    return sum(known) if known else None
 
 
 def _text(value: Any) -> str:

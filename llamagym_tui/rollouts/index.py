@@ -15,21 +15,19 @@ from msgspec.structs import replace
 
 from llamagym_tui.errors import LlamaGymError, UsageError
 from llamagym_tui.rollouts.formats import TextsOf, ill_typed, rollouts_of
-from llamagym_tui.rollouts.rollout import OPENING, Entry, Rollout
-from llamagym_tui.rollouts.sources import RUN_LOG, Record, Source, source_of
+from llamagym_tui.rollouts.rollout import OPENING, Entry, Record, Rollout
+from llamagym_tui.rollouts.sources import RUN_LOG, Source, source_of
 
 SLICE_S = 0.05
 """Seconds of reading at a time."""
 FIELDS = {
-    "steps": lambda rollout: rollout.step is not None,
-    "rewards": lambda rollout: rollout.reward is not None,
-    "advantages": lambda rollout: (
-        rollout.advantage is not None or _first_token(rollout, "advantage")
-    ),
-    "log-probabilities": lambda rollout: _first_token(rollout, "logprob"),
-    "reference log-probabilities": lambda rollout: _first_token(rollout, "reference"),
+    "steps": "step",
+    "rewards": "reward",
+    "advantages": "advantage",
+    "log-probabilities": "logprob",
+    "reference log-probabilities": "reference",
 }
-"""What a rollout may have, for people, and whether it has it."""
+"""What a rollout or its tokens may have, for people, and as a field."""
 
 
 class RolloutsError(LlamaGymError):
@@ -137,14 +135,16 @@ class Rollouts:
     def _append(self, at: int, place: int, record: Record) -> None:
         """Enter the rollouts of a record; what it lacks is counted."""
         source = self.sources[at]
-        rollouts = rollouts_of(record, self._texts_of)
+        try:
+            rollouts = rollouts_of(record, self._texts_of)
+        except (TypeError, OverflowError):  # what should be a number names or indexes something
+            rollouts = []
         if not rollouts:
             source.faults["records without a conversation"] += 1
         for name in ill_typed(record):
             source.faults[f"values of {name} that are no number"] += 1
         for index, rollout in enumerate(rollouts):
             step = source.step if rollout.step is None else rollout.step
-            self._has |= {name for name in FIELDS.keys() - self._has if FIELDS[name](rollout)}
             said = rollout.said
             entry = Entry(
                 source=at,
@@ -157,6 +157,10 @@ class Rollouts:
                 length=sum(len(each.tokens) for each in rollout.messages) or len(said),
                 opening=" ".join(said[: 2 * OPENING].split())[:OPENING],
             )
+            known = (entry, *(each.tokens[0] for each in rollout.messages if each.tokens))
+            for name in FIELDS.keys() - self._has:
+                if any(getattr(each, FIELDS[name], None) is not None for each in known):
+                    self._has.add(name)
             self.entries.append(entry)
             self.steps.setdefault(step, []).append(entry)
         self.version += 1
@@ -164,6 +168,7 @@ class Rollouts:
     def _look(self, source: Source) -> None:
         """Look how far a file has grown, or where it is by now."""
         path = source.path
+        gone = f"{path} was removed; its rollouts cannot be opened any more."
         try:
             is_there = path.exists()
             if is_there and (not source.done or source.stands_in(path)):
@@ -176,6 +181,8 @@ class Rollouts:
                     )
                 source.size = size
                 return
+            if source.note == gone and not is_there:
+                return
             others = [each for each in path.parent.iterdir() if each.is_file()]
             moved = source.done and [each for each in others if source.stands_in(each)]
         except OSError as error:
@@ -186,7 +193,7 @@ class Rollouts:
         elif is_there:
             self._forget(source)
         else:
-            source.note = f"{path} was removed; its rollouts cannot be opened any more."
+            source.note = gone
 
     def _forget(self, source: Source) -> None:
         """Forget what a file had that was written anew."""
@@ -220,13 +227,6 @@ def _prompt(rollout: Rollout) -> str:
     """What was said before the policy spoke."""
     before = takewhile(lambda each: each.role != "assistant", rollout.messages)
     return "\n".join(each.text for each in before)
-
-
-def _first_token(rollout: Rollout, field: str) -> bool:
-    """True if a token of the rollout has a value of this name."""
-    return any(
-        getattr(each.tokens[0], field) is not None for each in rollout.messages if each.tokens
-    )
 
 
 def _as_ids(ids: Sequence[int]) -> list[str]:

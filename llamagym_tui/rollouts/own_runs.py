@@ -1,43 +1,42 @@
-"""Episodes of a run of ours, or of one that `LlamaGymWatch` writes, out of its event log.
+"""Episodes of a run of ours, or of one that `LlamaGymWatch` writes, as records that `formats` reads.
 
 Events are read as plain records, so that the log of an earlier version can be read, too.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llamagym_tui.rollouts.rollout import Rollout, Said, Token
+from llamagym_tui.rollouts.rollout import Record
 
 
-def episode_of(record: Mapping[str, Any]) -> Iterator[Rollout]:
-    """The rollout that the events of an episode make up, up to its end; none if it has no turn."""
-    events = record["episode_events"]
-    messages: list[Said] = []
+def episode_of(events: Sequence[Mapping[str, Any]]) -> Record:
+    """The record of the episode that some events make up; an empty one if it has not ended."""
+    messages: list[Record] = []
     inspected = {
         event.get("turn"): _tokens(event)
         for event in events
         if event.get("type") == "TurnInspected"
     }
     for event in events:
-        match event:
-            case {"type": "EpisodeStarted", "system_prompt": str(prompt)} if prompt:
-                messages.append(Said("system", prompt))
-            case {"type": "ObservationShown", "text": str(text)}:
-                messages.append(Said("user", text))
-            case {"type": "TurnFinished", "turn": int(turn)}:
-                messages.append(_reply(event, inspected.get(turn, ())))
-            case {"type": "EpisodeFinished", "episode": episode, "end": end} if messages:
-                yield Rollout(
-                    tuple(messages),
-                    step=record.get("step"),
-                    group=events[0].get("group", ""),
-                    reward=event.get("episode_return"),
-                    advantage=event.get("advantage"),
-                    facts=(("episode", f"{episode}"), ("end", f"{end}")),
-                )
+        match event.get("type"):
+            case "EpisodeStarted" if event.get("system_prompt"):
+                messages.append({"role": "system", "content": event["system_prompt"]})
+            case "ObservationShown":
+                messages.append({"role": "user", "content": event.get("text")})
+            case "TurnFinished":
+                messages.append({**_reply(event), **inspected.get(event.get("turn"), {})})
+            case "EpisodeFinished":
+                return {
+                    "messages": messages,
+                    "group": events[0].get("group"),
+                    "reward": event.get("episode_return"),
+                    "advantage": event.get("advantage"),
+                    "metrics": {"episode": f"{event.get('episode')}", "end": event.get("end")},
+                }
+    return {}
 
 
-def _reply(event: Mapping[str, Any], tokens: tuple[Token, ...]) -> Said:
+def _reply(event: Mapping[str, Any]) -> Record:
     """A reply with what came of it."""
     reply, note = str(event.get("reply", "")), str(event.get("action_name", ""))
     probability = event.get("probability")
@@ -49,14 +48,16 @@ def _reply(event: Mapping[str, Any], tokens: tuple[Token, ...]) -> Said:
         note = ""
     if event.get("replaced") is not None:
         note = f"{note}, chosen by a person"
-    return Said("assistant", reply, reward=event.get("reward"), tokens=tokens, note=note)
+    return {"role": "assistant", "content": reply, "reward": event.get("reward"), "note": note}
 
 
-def _tokens(event: Mapping[str, Any]) -> tuple[Token, ...]:
+def _tokens(event: Mapping[str, Any]) -> Record:
     """The tokens of a reply that was inspected."""
-    found = []
-    for token in event.get("tokens", ()):
-        decision = token.get("decision", {})
-        figures = (decision.get(name) for name in ("old", "ref", "advantage"))
-        found.append(Token(token.get("text", ""), *figures))
-    return tuple(found)
+    tokens = event.get("tokens", ())
+    decisions = [each.get("decision", {}) for each in tokens]
+    return {
+        "tokens": [each.get("text") for each in tokens],
+        "logprobs": [each.get("old") for each in decisions],
+        "ref_logprobs": [each.get("ref") for each in decisions],
+        "advantages": [each.get("advantage") for each in decisions],
+    }

@@ -40,6 +40,4 @@ def common_start(texts: Sequence[str]) -> int:
     start = len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
     if all(len(text) == start for text in texts):
         return start
-    while start and not all(text[start - 1 : start].isspace() for text in texts):
-        start -= 1
-    return start
+    return start - len(re.split(r"\s", texts[0][:start])[-1])

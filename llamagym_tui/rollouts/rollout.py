@@ -3,7 +3,12 @@
 A field that a format does not have is None or empty.
 """
 
+from typing import Any
+
 from msgspec import Struct
+
+Record = dict[str, Any]
+"""What a file has of a rollout, or of several."""
 
 OPENING = 96
 """Characters of a rollout that its line in a list has."""

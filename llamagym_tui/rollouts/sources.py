@@ -18,6 +18,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from llamagym_tui.rollouts.own_runs import episode_of
+from llamagym_tui.rollouts.rollout import Record
 from llamagym_tui.user_files import regular_file
 
 MOST_LINE = 64 * 2**20
@@ -32,7 +34,6 @@ STEP_IN_NAME = re.compile(r"(?:^|[_-])(?:step[_-]?)?(\d+)$")
 """The step in the name of a file or of its folder, where records have none."""
 RUN_LOG = "events.jsonl"
 """The event log of a run of ours."""
-Record = dict[str, Any]
 Placed = tuple[int, Record]
 """A place in a file, as its source counts, and the record that stands there."""
 
@@ -129,8 +130,8 @@ class RunLog(Lines):
 
     def _episode(self) -> Iterator[Placed]:
         """The episode under way if it is over; it leads to the next update."""
-        if any(each.get("type") == "EpisodeFinished" for each in self._events):
-            yield self._begun, {"episode_events": self._events, "step": self._updates + 1}
+        if record := episode_of(self._events):
+            yield self._begun, {**record, "step": self._updates + 1}
             self._events = []
 
     def at(self, place: int) -> Record:

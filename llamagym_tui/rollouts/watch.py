@@ -296,7 +296,7 @@ class LlamaGymWatch:
     ) -> None:
         """Write the figures of a step; what is logged after it is of an evaluation or of all."""
         if state.global_step != self._updates:
-            found = {name: logs[each] for name, each in OF_TRL.items() if each in logs}
+            found = {name: logs.get(each) for name, each in OF_TRL.items()}
             self.update(step=state.global_step, **found)
 
     @harmless

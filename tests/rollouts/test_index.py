@@ -105,7 +105,7 @@ def test_what_is_broken_is_counted_and_passed_over(tmp_path):
         + '{"prompt": "Go.", "compl{"prompt": "Go."}\n'
         + '{"prompt": "Go.", "completion": "b", "reward": NaN}\n\n'
         + line("c", reward="high")
-        + '{"loss": 1.0}\n[1]\n"text"\n'
+        + '{"loss": 1.0}\n[1]\n"text"\n{"nodes": [{"parent": []}]}\n'
         + "[" * 100_000
         + "\n"
         + line("d", reward=1)
@@ -116,7 +116,7 @@ def test_what_is_broken_is_counted_and_passed_over(tmp_path):
     assert found.notes[1:] == [
         "Left out of all.jsonl: lines that are no JSON (2).",
         "Left out of all.jsonl: values of reward that are no number (1).",
-        "Left out of all.jsonl: records without a conversation (3).",
+        "Left out of all.jsonl: records without a conversation (4).",
     ]
 
 
