@@ -10,13 +10,13 @@ from textual.binding import Binding
 from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
 from textual.events import Resize
-from textual.widgets import Static
 
 from llamagym_tui.protocol.commands import InspectTurn
 from llamagym_tui.protocol.events import TurnInspected
 from llamagym_tui.protocol.inspected import Alternative, Decision, InspectedToken, PeerGroup
 from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.screens.widgets.fields import Words
 from llamagym_tui.screens.widgets.frame import HELP_KEY, CommandAsked, Fitted, OfRun
 from llamagym_tui.screens.widgets.lines import Lines
 from llamagym_tui.screens.widgets.look import ASIDE
@@ -116,13 +116,13 @@ class InspectorScreen(OfRun, Fitted[None]):
         self._rows: list[InspectedRow] = []
 
     def body(self) -> ComposeResult:
-        yield Static(id="inspector-headline", markup=False)
+        yield Words(id="inspector-headline")
         with Container(id="inspector-body"):
             with Vertical(id="inspector-tokens"):
-                yield Static(TITLES, id="inspector-titles", markup=False)
+                yield Words(TITLES, id="inspector-titles")
                 yield TokenTable()
             with VerticalScroll(id="inspector-detail"):
-                yield Static(id="inspector-text", markup=False)
+                yield Words(id="inspector-text")
 
     def on_mount(self) -> None:
         self._ask()
@@ -151,7 +151,7 @@ class InspectorScreen(OfRun, Fitted[None]):
         state = self._state
         found = state.inspection.of(self._asked.episode, self._asked.turn)
         title = headline(state.inspection, self._asked, is_live=state.live)
-        self.query_one("#inspector-headline", Static).update(title)
+        self.query_one("#inspector-headline", Words).update(title)
         shown = (found, self._asked, self._turns, state.live)
         if self._drawn == shown:
             return
@@ -167,7 +167,7 @@ class InspectorScreen(OfRun, Fitted[None]):
     @on(Lines.Moved)
     def _show_row(self) -> None:
         detail = self._rows[self.query_one(TokenTable).cursor].detail if self._rows else ""
-        self.query_one("#inspector-text", Static).update(detail)
+        self.query_one("#inspector-text", Words).update(detail)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action != "turn" or not isinstance(by := parameters[0], int):

@@ -15,10 +15,10 @@ from textual.content import Content
 from textual.events import Click
 from textual.reactive import reactive, var
 from textual.strip import Strip
-from textual.widgets import Static
 
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.turns import GUTTER, Row, in_full, line_of, rows_of
+from llamagym_tui.screens.widgets.fields import Words
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.lines import MARK, LineView
 from llamagym_tui.screens.widgets.look import ASIDE, own_styles
@@ -183,7 +183,7 @@ class TurnInFull(VerticalScroll, can_focus=False):
     def __init__(self, view: ConversationView) -> None:
         super().__init__()
         self._view = view
-        self._text = Static(markup=False)
+        self._text = Words()
 
     def compose(self) -> ComposeResult:
         yield self._text
@@ -211,7 +211,7 @@ class ConversationPane(Vertical):
 
     def __init__(self, view: ConversationView) -> None:
         self._view = view
-        self._hint = Static(classes="hint", markup=False)
+        self._hint = Words(classes="hint")
         super().__init__(view, self._hint, TurnInFull(view), id="conversation-pane")
 
     def on_mount(self) -> None:

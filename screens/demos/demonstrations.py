@@ -10,7 +10,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Container, Vertical
 from textual.content import Content
-from textual.widgets import Static
 
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import Demonstration
@@ -23,6 +22,7 @@ from llamagym_tui.screens.conversation.turns import return_text
 from llamagym_tui.screens.rollouts.parts import Part, parts_of, shown
 from llamagym_tui.screens.rollouts.rollout_view import RolloutView
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog
+from llamagym_tui.screens.widgets.fields import Words
 from llamagym_tui.screens.widgets.frame import HELP_KEY, Fitted
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.lines import Lines
@@ -58,6 +58,7 @@ class DemonstrationsScreen(Fitted[None]):
             "Warm start",
             tooltip="Train the model on demonstrations.",
             id="demos.train",
+            priority=True,  # or the episode would unfold
         ),
         HELP_KEY,
         Binding("escape,q", "dismiss", "Back", tooltip="Back.", id="demos.leave"),
@@ -75,11 +76,11 @@ class DemonstrationsScreen(Fitted[None]):
         self._fault = ""
 
     def body(self) -> ComposeResult:
-        yield Static(id="demos-header", markup=False)
+        yield Words(id="demos-header")
         with Container(id="demos-body"):
-            yield Vertical(Static(TITLES, classes="titles", markup=False), self._lines)
+            yield Vertical(Words(TITLES, classes="titles"), self._lines)
             yield self._view
-        yield Static(id="demos-status", markup=False)
+        yield Words(id="demos-status")
 
     def on_mount(self) -> None:
         self._view.open([Part("", "reading the file …")])
@@ -118,8 +119,8 @@ class DemonstrationsScreen(Fitted[None]):
             return  # It was left while a thread was at work.
         count = len(self._rows)
         self._lines.show(count, self._line, max(0, min(self._lines.cursor, count - 1)))
-        self.query_one("#demos-header", Static).update(self._header())
-        status = self.query_one("#demos-status", Static)
+        self.query_one("#demos-header", Words).update(self._header())
+        status = self.query_one("#demos-status", Words)
         status.update(one_line(self._fault or str(self._path)))
         status.set_class(bool(self._fault), "-fault")
         self._open()

@@ -10,7 +10,6 @@ from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.events import Key
-from textual.widgets import Static
 
 from llamagym_tui.demos.judged_items import (
     ACTION_KEYS,
@@ -24,6 +23,7 @@ from llamagym_tui.demos.judged_items import (
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog
+from llamagym_tui.screens.widgets.fields import Words
 from llamagym_tui.screens.widgets.frame import HELP_KEY, Fitted
 from llamagym_tui.screens.widgets.look import ASIDE, heading
 from llamagym_tui.screens.widgets.numbers import share, share_bar
@@ -90,12 +90,12 @@ class JudgingScreen(Fitted[list[str]]):
         self._seen = -1
 
     def body(self) -> ComposeResult:
-        yield Static(id="judging-header", markup=False)
+        yield Words(id="judging-header")
         with VerticalScroll(id="judging-item-pane"):
-            yield Static(id="judging-item", markup=False)
-        yield Static(id="judging-choice", markup=False)
-        yield Static(id="judging-actions", markup=False)
-        yield Static(id="judging-notes", markup=False)
+            yield Words(id="judging-item")
+        yield Words(id="judging-choice")
+        yield Words(id="judging-actions")
+        yield Words(id="judging-notes")
 
     def on_mount(self) -> None:
         self._draw()
@@ -243,12 +243,12 @@ class JudgingScreen(Fitted[list[str]]):
         reading = self._reading
         sorter, shown = reading.sorter, self._shown
         header = heading("SORT", one_line(reading.path.name), f" · {self._progress()}")
-        self.query_one("#judging-header", Static).update(header)
+        self.query_one("#judging-header", Words).update(header)
         item = "" if sorter is None or shown is None else sorter.items[shown.item]
-        self.query_one("#judging-item", Static).update(literal(item) or self._nothing())
-        self.query_one("#judging-choice", Static).update(self._choice())
-        self.query_one("#judging-actions", Static).update(self._actions())
-        self.query_one("#judging-notes", Static).update(self._notes())
+        self.query_one("#judging-item", Words).update(literal(item) or self._nothing())
+        self.query_one("#judging-choice", Words).update(self._choice())
+        self.query_one("#judging-actions", Words).update(self._actions())
+        self.query_one("#judging-notes", Words).update(self._notes())
 
     def _progress(self) -> str:
         sorter = self._reading.sorter

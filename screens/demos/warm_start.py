@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import OptionList, Static
+from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from llamagym_tui.demos.training_data import (
@@ -24,6 +24,7 @@ from llamagym_tui.protocol.commands import CancelWarmStart, WarmStart
 from llamagym_tui.protocol.events import DemonstrationsRead
 from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog, ConfirmDialog, Dialog
+from llamagym_tui.screens.widgets.fields import Words
 from llamagym_tui.screens.widgets.frame import CommandAsked, OfRun
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.look import ASIDE
@@ -174,16 +175,16 @@ class WarmStartDialog(OfRun, Dialog[None]):
         self._offers: list[Offer] = []
 
     def body(self) -> ComposeResult:
-        yield Static("reading and checking the demonstrations …", id="no-offers", markup=False)
+        yield Words("reading and checking the demonstrations …", id="no-offers")
         yield OfferList(id="offers", markup=False)
-        yield Static(id="warm-start-state", markup=False)
+        yield Words(id="warm-start-state")
 
     def on_mount(self) -> None:
         self._read_offers()
 
     @work(exclusive=True)
     async def _read_offers(self) -> None:
-        none = self.query_one("#no-offers", Static)
+        none = self.query_one("#no-offers", Words)
         try:
             prompt = self._state.system_prompt or ""
             self._offers = await asyncio.to_thread(offers, self._agent, prompt)
@@ -213,7 +214,7 @@ class WarmStartDialog(OfRun, Dialog[None]):
         if state.failure:
             again = f"{key_of(self.app, 'restart', 'r')} resumes from the last checkpoint."
             stage += Content.styled(f"\n{literal(state.failure)} {again}", "$text-error")
-        self.query_one("#warm-start-state", Static).update(stage)
+        self.query_one("#warm-start-state", Words).update(stage)
         self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -9,11 +9,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import DataTable, Static
+from textual.widgets import DataTable
 
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.past_runs.run_table import RunRow, played_text
 from llamagym_tui.screens.widgets.chart import Curve, Drawing, Plot, baseline_levels
+from llamagym_tui.screens.widgets.fields import Words
 from llamagym_tui.screens.widgets.frame import HELP_KEY, Fitted
 from llamagym_tui.screens.widgets.look import ASIDE, heading
 from llamagym_tui.screens.widgets.numbers import best_first
@@ -44,12 +45,12 @@ class CompareScreen(Fitted[None]):
         first = self._rows[0]
         unit = f" in {one_line(first.known.return_unit)}" if first.known.return_unit else ""
         title = heading("COMPARE", "", f" mean return of {one_line(first.game)}{unit}")
-        yield Static(title, id="compare-header", markup=False)
+        yield Words(title, id="compare-header")
         yield Plot("No run has an episode yet.", id="compare-chart")
         yield DataTable[Text](id="compare-runs", cursor_type="row")
         with VerticalScroll(id="compare-facts"):
             text = Content("\n").join(self._settings_lines())
-            yield Static(text, id="compare-settings", markup=False)
+            yield Words(text, id="compare-settings")
 
     def on_mount(self) -> None:
         table = self.query_one(DataTable)

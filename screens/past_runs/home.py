@@ -15,7 +15,7 @@ from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
-from textual.widgets import OptionList, Static
+from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from llamagym_tui.errors import LlamaGymError
@@ -28,7 +28,7 @@ from llamagym_tui.screens.past_runs.compare import CompareScreen
 from llamagym_tui.screens.past_runs.run_table import RunRow, RunTable, played_text
 from llamagym_tui.screens.widgets.choices import Choices
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog, Dialog
-from llamagym_tui.screens.widgets.fields import SentenceInput
+from llamagym_tui.screens.widgets.fields import SentenceInput, Words
 from llamagym_tui.screens.widgets.frame import HELP_KEY, Fitted
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.settings import RunConfig
@@ -142,7 +142,7 @@ class HomeScreen(Fitted[None]):
         title = Content.assemble(
             (" llamagym-tui ", "bold $background on $primary"), " a language model learns to play"
         )
-        yield Static(title, id="home-title", markup=False)
+        yield Words(title, id="home-title")
         if not self._run_is_open:
             with Horizontal(id="home-top"):
                 easiest_first = dict.fromkeys((*LEARNT_MIN, *self._agents))
@@ -155,9 +155,9 @@ class HomeScreen(Fitted[None]):
             )
         with Vertical(id="home-runs") as frame:
             frame.border_title = "runs"
-            yield Static("looking for runs …", id="no-runs", markup=False)
+            yield Words("looking for runs …", id="no-runs")
             yield RunTable(run_is_open=self._run_is_open)
-            yield Static(id="runs-chosen", markup=False)
+            yield Words(id="runs-chosen")
 
     def on_mount(self) -> None:
         self._first_list.focus()
@@ -204,12 +204,12 @@ class HomeScreen(Fitted[None]):
 
     @on(RunTable.Changed)
     def _describe_runs(self) -> None:
-        runs, empty = self._runs, self.query_one("#no-runs", Static)
+        runs, empty = self._runs, self.query_one("#no-runs", Words)
         empty.display = not runs.shown
         runs.display = bool(runs.shown)
         if runs.loaded and not runs.shown:
             empty.update(f"No run is in {one_line(str(runs_dir()))} yet.\n{NO_RUNS}")
-        chosen = self.query_one("#runs-chosen", Static)
+        chosen = self.query_one("#runs-chosen", Words)
         chosen.update("" if runs.chosen is None else chosen_text(runs.chosen))
         self.refresh_bindings()
 
@@ -345,11 +345,11 @@ class BranchDialog(Dialog[RunConfig | None]):
         self._kept = list(map(str, kept_updates(run_dir)))
 
     def body(self) -> ComposeResult:
-        yield Static(f"begin after update ({', '.join(self._kept)})", markup=False)
+        yield Words(f"begin after update ({', '.join(self._kept)})")
         yield SentenceInput(self._kept[-1])
-        yield Static("settings to change, for example ppo.lr=1e-3 seed=1", markup=False)
+        yield Words("settings to change, for example ppo.lr=1e-3 seed=1")
         yield SentenceInput()
-        yield Static("a new prompt", markup=False)
+        yield Words("a new prompt")
         yield SentenceInput()
 
     def action_branch(self) -> None:

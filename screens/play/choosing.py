@@ -12,7 +12,6 @@ from textual.content import Content
 from textual.events import Key
 from textual.style import Style
 from textual.widget import Widget
-from textual.widgets import Static
 
 from llamagym_tui.game.choices import OfferedAction
 from llamagym_tui.game.drawing import StateDrawing
@@ -20,6 +19,7 @@ from llamagym_tui.game.large_drawing import large_drawing
 from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.screens.conversation.turns import likely_actions
 from llamagym_tui.screens.conversation.view import ConversationView, TurnInFull
+from llamagym_tui.screens.widgets.fields import Words
 from llamagym_tui.screens.widgets.frame import Fitted, OfRun
 from llamagym_tui.screens.widgets.look import ASIDE, drawing_content
 
@@ -105,14 +105,14 @@ class ChoosingScreen(OfRun, Fitted[None]):
     ]
 
     def body(self) -> ComposeResult:
-        yield Static(id="play-header", markup=False)
+        yield Words(id="play-header")
         yield Board(id="play-board")
         conversation = ConversationView(id="play-conversation", by_person=self.BY_PERSON)
         conversation.shows_newest = True
         yield Vertical(conversation, TurnInFull(conversation), id="play-told")
-        yield Static(id="play-result", markup=False)
-        yield Static(id="play-choices", markup=False)
-        yield Static(id="play-notes", markup=False)
+        yield Words(id="play-result")
+        yield Words(id="play-choices")
+        yield Words(id="play-notes")
 
     @property
     def choices(self) -> Sequence[OfferedAction]:
@@ -158,11 +158,11 @@ class ChoosingScreen(OfRun, Fitted[None]):
             now: what a key does now.
             notes: a line each.
         """
-        self.query_one("#play-header", Static).update(header)
-        self.query_one("#play-result", Static).update(result)
+        self.query_one("#play-header", Words).update(header)
+        self.query_one("#play-result", Words).update(result)
         choices = Content("\n").join([actions, Content.styled(now, ASIDE)])
-        self.query_one("#play-choices", Static).update(choices)
-        self.query_one("#play-notes", Static).update(Content("\n").join(notes))
+        self.query_one("#play-choices", Words).update(choices)
+        self.query_one("#play-notes", Words).update(Content("\n").join(notes))
         self.refresh_bindings()
 
     @property

@@ -7,14 +7,14 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
 from llamagym_tui.protocol.commands import CancelEvaluation, ComparePrompts, Evaluate
 from llamagym_tui.protocol.events import EvaluationFinished
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.policy_map.compared import compared_maps
 from llamagym_tui.screens.widgets.dialogs import Dialog
-from llamagym_tui.screens.widgets.fields import OneLineInput
+from llamagym_tui.screens.widgets.fields import OneLineInput, Words
 from llamagym_tui.screens.widgets.frame import CommandAsked, OfRun
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.look import ASIDE
@@ -64,18 +64,18 @@ class EvaluationDialog(OfRun, Dialog[None]):
 
     def body(self) -> ComposeResult:
         with Horizontal(id="evaluation-form"):
-            yield Static("episodes", id="episodes-label", markup=False)
+            yield Words("episodes", id="episodes-label")
             yield EpisodesInput("1000", type="integer", id="episodes", may_submit=self._may_begin)
-        yield Static(id="evaluation-status", markup=False)
+        yield Words(id="evaluation-status")
         with VerticalScroll(id="evaluation-scroll"):
-            yield Static(id="evaluation-results", markup=False)
+            yield Words(id="evaluation-results")
 
     def show(self, state: RunState) -> None:
         self._state = state
-        self.query_one("#evaluation-status", Static).update(self._status())
+        self.query_one("#evaluation-status", Words).update(self._status())
         results = self._comparison_lines()
         results += [evaluation_line(found, state) for found in reversed(state.evaluations)]
-        self.query_one("#evaluation-results", Static).update(Content("\n").join(results))
+        self.query_one("#evaluation-results", Words).update(Content("\n").join(results))
         self.refresh_bindings()
 
     def _comparison_lines(self) -> list[Content]:

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.widgets import OptionList, Static
+from textual.widgets import OptionList
 
 from llamagym_tui.protocol.events import DepthMeasured
 from llamagym_tui.protocol.literal import one_line
@@ -23,6 +23,7 @@ from llamagym_tui.screens.widgets.chart import (
     baseline_levels,
 )
 from llamagym_tui.screens.widgets.choices import Choices
+from llamagym_tui.screens.widgets.fields import Words
 from llamagym_tui.screens.widgets.frame import HELP_KEY, Fitted, OfRun
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import baselines, plain, share, share_bar
@@ -74,9 +75,9 @@ class MetricsScreen(OfRun, Fitted[None]):
         with Horizontal(id="metrics"):
             yield FigureList(id="figure-list", markup=False)
             with Vertical(id="figure-chart"):
-                yield Static(id="figure-title", markup=False)
+                yield Words(id="figure-title")
                 yield Plot("The line begins with the second update.")
-                yield Static(id="figure-texts", markup=False)
+                yield Words(id="figure-texts")
 
     def on_mount(self) -> None:
         self.query_one(FigureList).focus()
@@ -100,11 +101,11 @@ class MetricsScreen(OfRun, Fitted[None]):
 
     def _show_chart(self, *, at_once: bool = False) -> None:
         state, field = self._state, self._field
-        self.query_one("#figure-title", Static).update(
+        self.query_one("#figure-title", Words).update(
             Content.assemble((FIGURES[field].title, "bold"), "\n", FIGURES[field].meaning)
         )
         texts = Content("\n").join(figure_texts(state, field))
-        self.query_one("#figure-texts", Static).update(texts)
+        self.query_one("#figure-texts", Words).update(texts)
         of = (state.history, state.marks, field)
         self.query_one(Plot).show(of, lambda: figure_drawing(state, field), at_once=at_once)
 

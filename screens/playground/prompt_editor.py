@@ -11,7 +11,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.content import Content
-from textual.widgets import OptionList, Static, TextArea
+from textual.widgets import OptionList, TextArea
 
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.commands import ComparePrompts
@@ -20,7 +20,7 @@ from llamagym_tui.runs.model_registry import BUNDLED, find
 from llamagym_tui.screens.playground.evaluation import EvaluationDialog
 from llamagym_tui.screens.widgets.choices import Choices
 from llamagym_tui.screens.widgets.dialogs import Dialog
-from llamagym_tui.screens.widgets.fields import DraftArea
+from llamagym_tui.screens.widgets.fields import DraftArea, Words
 from llamagym_tui.screens.widgets.frame import CommandAsked, OfRun
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.look import ASIDE
@@ -145,7 +145,7 @@ class PromptEditor(OfRun, Dialog[str | None]):
     def body(self) -> ComposeResult:
         yield DraftArea(self._text, id="draft")
         yield VersionList(id="versions", markup=False)
-        yield Static(id="editor-status", markup=False)
+        yield Words(id="editor-status")
 
     def on_mount(self) -> None:
         draft = self.query_one(DraftArea)
@@ -165,7 +165,7 @@ class PromptEditor(OfRun, Dialog[str | None]):
         line = Content.assemble(
             (f"{text} " if text else "", "bold"), (note, "$warning"), literal(status)
         )
-        self.query_one("#editor-status", Static).update(line)
+        self.query_one("#editor-status", Words).update(line)
 
     @on(TextArea.Changed)
     def keep(self) -> bool:

@@ -7,14 +7,14 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.content import Content
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import Input, OptionList
 
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.protocol.commands import ChangeSettings
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.widgets.choices import Choices
 from llamagym_tui.screens.widgets.dialogs import Dialog
-from llamagym_tui.screens.widgets.fields import OneLineInput
+from llamagym_tui.screens.widgets.fields import OneLineInput, Words
 from llamagym_tui.screens.widgets.frame import CommandAsked, OfRun
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.settings import (
@@ -63,9 +63,9 @@ class SettingsDialog(OfRun, Dialog[None]):
 
     def body(self) -> ComposeResult:
         yield SettingList(id="setting-list", markup=False)
-        yield Static(id="setting-meaning", markup=False)
+        yield Words(id="setting-meaning")
         yield ValueInput(id="value", placeholder="new value", may_submit=self._may_apply)
-        yield Static(id="setting-status", markup=False)
+        yield Words(id="setting-status")
 
     @property
     def _config(self) -> RunConfig:
@@ -116,8 +116,8 @@ class SettingsDialog(OfRun, Dialog[None]):
         if self._chosen != FOLD:
             range_text = (f"{self._chosen} takes {takes(self._chosen)}.", ASIDE)
             meaning = Content.assemble(LIVE[self._chosen].help, "\n", range_text)
-        self.query_one("#setting-meaning", Static).update(meaning)
-        self.query_one("#setting-status", Static).update(self._status())
+        self.query_one("#setting-meaning", Words).update(meaning)
+        self.query_one("#setting-status", Words).update(self._status())
         self.refresh_bindings()
 
     def _status(self) -> Content:

@@ -14,7 +14,6 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.style import Style
-from textual.widgets import Static
 
 from llamagym_tui.protocol.events import PolicyMapLaidOut
 from llamagym_tui.protocol.literal import one_line
@@ -35,6 +34,7 @@ from llamagym_tui.screens.policy_map.mapped_policy import (
     best_policy,
     changed_choices,
 )
+from llamagym_tui.screens.widgets.fields import Words
 from llamagym_tui.screens.widgets.frame import HELP_KEY, Fitted, OfRun
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.look import ground_style, text_on
@@ -264,10 +264,10 @@ class PolicyMapScreen(OfRun, Fitted[None]):
 
     def body(self) -> ComposeResult:
         yield RunHeader(self._state)
-        yield Static(id="map-count", markup=False)
+        yield Words(id="map-count")
         yield PolicyGrid(id="map-grid")
-        yield Static(id="map-cell", markup=False)
-        yield Static(id="map-legend", markup=False)
+        yield Words(id="map-cell")
+        yield Words(id="map-legend")
 
     def show(self, state: RunState) -> None:
         self._state = state
@@ -289,16 +289,16 @@ class PolicyMapScreen(OfRun, Fitted[None]):
     def _show_texts(self) -> None:
         grid = self.query_one(PolicyGrid)
         policy, cell = grid.policy, grid.pointed
-        self.query_one("#map-count", Static).update(self._headline(policy))
+        self.query_one("#map-count", Words).update(self._headline(policy))
         if not policy.layout.panels:
             return
         words = ""
         if cell is not None:
             state = cell.cell.words if cell.cell.action is None else "a field of a board"
             words = f"{one_line(state)}\n{describe(policy, cell)}"
-        self.query_one("#map-cell", Static).update(words)
+        self.query_one("#map-cell", Words).update(words)
         signs = Content.assemble(*legend(policy.layout, has_colours=not self.app.no_color))
-        self.query_one("#map-legend", Static).update(signs)
+        self.query_one("#map-legend", Words).update(signs)
 
     def _headline(self, policy: MappedPolicy) -> Content:
         """The agreement of the policy with the best actions, its update and its prompt."""

@@ -3,23 +3,20 @@
 import math
 
 from textual.app import App
-from textual.color import Color
 from textual.style import Style
 
 from llamagym_tui.rollouts.rollout import Rollout, Token
-from llamagym_tui.screens.widgets.look import text_on
+from llamagym_tui.screens.policy_map.screen import scale_style
 
-LEVELS = 4
-"""Strengths of a colour."""
-SHARE = 0.18
-"""Share of a colour in a ground for each level."""
+LEAST = 0.1
+"""Share of the values of `FULL` below which a token has no colour."""
 MOST_NATS = 700.0
 """Log-probabilities beyond which an exponential is no number."""
 LOG_RATIO = "log-ratio"
 COLOURED = {
-    "log-probability": "amber, underlined: improbable",
-    LOG_RATIO: "amber, underlined: below the reference",
-    "advantage": "amber, underlined: below 0",
+    "log-probability": "amber: improbable",
+    LOG_RATIO: "amber: below the reference",
+    "advantage": "amber: below 0",
 }
 """The figures of a token by which it can be coloured, and what the colours mean."""
 FULL = {"log-probability": 4.0, LOG_RATIO: 1.0, "advantage": 2.0}
@@ -46,17 +43,9 @@ def colourings(rollout: Rollout) -> list[str]:
     return [name for name in COLOURED if name in known]
 
 
-def token_style(app: App[object], figures: dict[str, float], name: str) -> Style | str:
-    """The style of a token: amber below 0, blue above; underlined and bold where the colours are the terminal's own."""
-    value = figures.get(name, 0.0)
-    if math.isnan(value):
-        return ""
-    level = round(LEVELS * min(max(value / FULL[name], -1.0), 1.0))
-    if not level:
-        return ""
-    color = "primary" if level > 0 else "warning"
-    if app.native_ansi_color:
-        return f"{'bold' if level > 0 else 'underline'} ${color}"
-    ground = Color.parse(app.theme_variables["background"])
-    ground = ground.blend(Color.parse(app.theme_variables[color]), SHARE * abs(level))
-    return Style(ground, text_on(ground))
+def token_style(app: App[object], figures: dict[str, float], name: str) -> Style:
+    """The style of a token on the scale of the policy map: warm below 0, cold above, none near it."""
+    value = figures.get(name, 0.0) / FULL[name]
+    if math.isnan(value) or abs(value) < LEAST:
+        return Style()
+    return scale_style(app, 0.5 - min(max(value, -1.0), 1.0) / 2)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from textual.content import Content
-from textual.widgets import Static
 
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.rollouts.figures import StepFigures
@@ -15,6 +14,7 @@ from llamagym_tui.screens.playground.panes import Pane
 from llamagym_tui.screens.rollouts.parts import shown
 from llamagym_tui.screens.rollouts.rollout_view import MATCH
 from llamagym_tui.screens.widgets.chart import Curve, Drawing, Plot
+from llamagym_tui.screens.widgets.fields import Words
 from llamagym_tui.screens.widgets.lines import Lines
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import plain, share
@@ -46,7 +46,7 @@ class StepsPane(Pane, can_focus=False):
         """Of all rollouts, then of each step."""
         self._plot = Plot("The chart begins with the second step.")
         titles = f" {'step':>5} {'rollouts':>8}  {'reward':<14} {'alike':>5} {'length':>6}"
-        titled = Static(titles, classes="titles", markup=False)
+        titled = Words(titles, classes="titles")
         super().__init__(1, "steps", "pane(2)", self._plot, titled, self.lines)
 
     @property
@@ -111,7 +111,7 @@ class ListPane(Pane, can_focus=False):
         """What is listed, with its title."""
         self._groups: dict[int, int] = {}
         """The numbers of groups, from 1 in each list; empty where several steps are listed."""
-        self._titles = Static(classes="titles", markup=False)
+        self._titles = Words(classes="titles")
         super().__init__(2, "rollouts", "pane(3)", self._titles, self.lines)
 
     @property

@@ -8,12 +8,12 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.content import Content
-from textual.widgets import Static
 
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.rollouts.repeats import Repeated, repeated
 from llamagym_tui.rollouts.rollout import Rollout
 from llamagym_tui.screens.widgets.dialogs import Dialog
+from llamagym_tui.screens.widgets.fields import Words
 from llamagym_tui.screens.widgets.lines import FAR, Lines
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import share, share_bar
@@ -40,7 +40,7 @@ class RepeatsDialog(Dialog[str]):
         self._before: dict[str, float] = {}
 
     def body(self) -> ComposeResult:
-        yield Static("Counting …", markup=False)
+        yield Words("Counting …")
         yield Lines()
 
     def on_mount(self) -> None:
@@ -59,7 +59,7 @@ class RepeatsDialog(Dialog[str]):
         self.call_later(self._show)
 
     def _show(self) -> None:
-        self.query_one(Static).update(
+        self.query_one(Words).update(
             "share of this step's rollouts, and of the first step's; most gained first"
         )
         self.query_one(Lines).show(len(self._rows), self._line, 0)

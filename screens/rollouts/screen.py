@@ -16,7 +16,7 @@ from textual.binding import Binding
 from textual.containers import Container, Vertical
 from textual.content import Content
 from textual.style import Style
-from textual.widgets import Input, Static
+from textual.widgets import Input
 from textual.worker import get_current_worker
 
 from llamagym_tui.errors import LlamaGymError, UsageError
@@ -37,7 +37,7 @@ from llamagym_tui.screens.rollouts.colouring import (
 from llamagym_tui.screens.rollouts.panes import ListPane, StepsPane
 from llamagym_tui.screens.rollouts.parts import parts_of
 from llamagym_tui.screens.rollouts.rollout_view import RolloutView
-from llamagym_tui.screens.widgets.fields import SentenceInput
+from llamagym_tui.screens.widgets.fields import SentenceInput, Words
 from llamagym_tui.screens.widgets.frame import HELP_KEY, Fitted
 from llamagym_tui.screens.widgets.lines import Lines
 from llamagym_tui.screens.widgets.look import heading
@@ -110,7 +110,7 @@ class RolloutsScreen(Fitted[None]):
         self._steps = StepsPane()
         self._list = ListPane()
         self._view = RolloutView(self._style_of, id="rollout")
-        self._token = Static(id="token", markup=False)
+        self._token = Words(id="token")
         self._pane = Pane(3, "rollout", "pane(3)", self._view, self._token)
         self._field = SentenceInput(
             id="view-search", placeholder="words, or a /regular expression/"
@@ -135,7 +135,7 @@ class RolloutsScreen(Fitted[None]):
         """Notes that were said, without their figures."""
 
     def body(self) -> ComposeResult:
-        yield Static(id="view-header", markup=False)
+        yield Words(id="view-header")
         with Container(id="view-body"):
             with Vertical(id="view-lists"):
                 yield self._steps
@@ -197,7 +197,7 @@ class RolloutsScreen(Fitted[None]):
         rest = f" · reading {read / known:.0%}" if is_more and known else ""
         name = counted(len(rollouts.entries), "rollout")
         title = heading("VIEW", name, f"{rest} · {one_line(rollouts.path)}")
-        self.query_one("#view-header", Static).update(title, layout=False)
+        self.query_one("#view-header", Words).update(title, layout=False)
         self.HELP = "\n".join(map(one_line, rollouts.notes))  # type: ignore[misc]
         for note in [] if is_more else rollouts.notes:
             kind = note.partition("(")[0]
@@ -282,7 +282,7 @@ class RolloutsScreen(Fitted[None]):
         self._pane.entitle(Content(" · ".join(known)), legend)
         self._show_token()
 
-    def _style_of(self, token: Token) -> Style | str:
+    def _style_of(self, token: Token) -> Style:
         return token_style(self.app, figures_of(self._shown, token), self._colouring)
 
     @on(Lines.Moved, "#rollout")

@@ -9,12 +9,12 @@ from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.events import Resize
-from textual.widgets import Static
 
 from llamagym_tui.rollouts.rollout import Rollout
 from llamagym_tui.screens.rollouts.panes import figure
 from llamagym_tui.screens.rollouts.parts import parted_from, parts_of
 from llamagym_tui.screens.rollouts.rollout_view import RolloutView
+from llamagym_tui.screens.widgets.fields import Words
 from llamagym_tui.screens.widgets.frame import HELP_KEY, Fitted
 from llamagym_tui.screens.widgets.look import heading
 
@@ -40,7 +40,7 @@ class SideBySideScreen(Fitted[None]):
 
     def body(self) -> ComposeResult:
         rest = f" · {len(self._rollouts)} rollouts of a group, the best first"
-        yield Static(heading("SIDE BY SIDE", "", rest), classes="header", markup=False)
+        yield Words(heading("SIDE BY SIDE", "", rest), classes="header")
         with Horizontal():
             for number, rollout in enumerate(self._rollouts, 1):
                 view = RolloutView()

@@ -11,9 +11,9 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen, Screen, ScreenResultType
 from textual.style import Style
-from textual.widgets import Static
 
 from llamagym_tui.protocol.literal import one_line
+from llamagym_tui.screens.widgets.fields import Words
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import own_styles
 
@@ -72,7 +72,7 @@ class ConfirmDialog(Dialog[bool]):
         ]
         is_prose = all(isinstance(each, str) for each in self._questions)
         self.set_class(is_prose, "-prose")
-        yield Static(Content("\n\n").join([*texts, self._answers]), markup=False)
+        yield Words(Content("\n\n").join([*texts, self._answers]))
 
     def ask(self, app: App[None], then: Callable[[], object]) -> None:
         def answered(yes: bool | None) -> None:
@@ -119,8 +119,8 @@ class HelpDialog(Dialog[None]):
 
     def body(self) -> ComposeResult:
         if purpose := self._purpose():
-            yield Static(purpose, markup=False)
-        yield Static(self._keys(), markup=False)
+            yield Words(purpose)
+        yield Words(self._keys())
 
     def _purpose(self) -> str:
         """The `HELP` texts of the focused widget and its parents."""

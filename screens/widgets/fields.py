@@ -9,10 +9,18 @@ from rich.segment import Segment
 from textual.color import Color
 from textual.events import Key, Paste
 from textual.filter import LineFilter
+from textual.visual import VisualType
 from textual.widget import Widget
-from textual.widgets import Input, TextArea
+from textual.widgets import Input, Static, TextArea
 
 from llamagym_tui.protocol.literal import REPLACEMENT, UNSAFE, literal, one_line
+
+
+class Words(Static):
+    """A text without markup."""
+
+    def __init__(self, text: VisualType = "", **options: Any) -> None:
+        super().__init__(text, markup=False, **options)
 
 
 class KeysInOrder(Widget):

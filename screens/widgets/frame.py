@@ -12,9 +12,9 @@ from textual.events import Resize
 from textual.geometry import Size
 from textual.message import Message
 from textual.screen import Screen, ScreenResultType
-from textual.widgets import Static
 
 from llamagym_tui.protocol.commands import AnyCommand
+from llamagym_tui.screens.widgets.fields import Words
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.state.run import RunState
 
@@ -48,7 +48,7 @@ class CommandAsked(Message):
     watch two environments further."""
 
 
-class TooSmall(Static):
+class TooSmall(Words):
     """The message in place of a screen when the terminal is too small for it."""
 
     DEFAULT_CSS = """
@@ -59,7 +59,7 @@ class TooSmall(Static):
     SCOPED_CSS = False  # it hides what surrounds it
 
     def __init__(self) -> None:
-        super().__init__(f"terminal too small: it needs {MIN_WIDTH} × {MIN_HEIGHT}", markup=False)
+        super().__init__(f"terminal too small: it needs {MIN_WIDTH} × {MIN_HEIGHT}")
 
 
 class Fitted(Screen[ScreenResultType]):

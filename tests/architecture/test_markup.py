@@ -23,11 +23,15 @@ TITLES = {"border_title", "border_subtitle", "tooltip"}
 
 
 def parsing_classes(trees: list[ast.Module]) -> dict[str, ast.ClassDef | None]:
-    """Widgets that would parse their texts: Textual's and ours that are one of them."""
+    """Widgets that would parse their texts: Textual's, and ours that are one of them and do not switch that off."""
     classes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     found: dict[str, ast.ClassDef | None] = dict.fromkeys(PARSERS)
     while new := [
-        each for each in classes if each.name not in found and found.keys() & map(_name, each.bases)
+        each
+        for each in classes
+        if each.name not in found
+        and found.keys() & map(_name, each.bases)
+        and not any(map(_is_off, _super_inits(each)))
     ]:
         found |= {each.name: each for each in new}
     return found
@@ -102,7 +106,8 @@ def test_a_text_that_is_parsed_is_found(source: str) -> None:
 def test_what_is_content_or_written_in_the_source_may_stand_anywhere() -> None:
     source = (
         "class Row(Static):\n    def __init__(self, text): super().__init__(text, markup=False)\n"
-        "Row(text)\nStatic(text, markup=False)\nframe.border_title = 'files'\nframe.border_title = Content(name)"
+        "class Line(Row): pass\nRow(text)\nLine(text)\nStatic(text, markup=False)\n"
+        "frame.border_title = 'files'\nframe.border_title = Content(name)"
     )
     assert list(parsed([ast.parse(source)])) == []
 

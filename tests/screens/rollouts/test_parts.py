@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from textual.color import Color
 
 from llamagym_tui.rollouts.rollout import Rollout, Said, Token
 from llamagym_tui.screens.rollouts.colouring import colourings, figures_of, token_style
@@ -60,12 +61,13 @@ def test_the_advantage_of_the_rollout_is_that_of_its_tokens():
 
 class Colours:
     native_ansi_color = True
+    no_color = False
 
 
 @pytest.mark.parametrize(
-    ("logprob", "style"),
-    [(-0.1, ""), (-1.0, "underline $warning"), (-math.inf, "underline $warning"), (math.nan, "")],
+    ("logprob", "ground"),
+    [(-0.1, None), (-2.0, "ansi_yellow"), (-math.inf, "ansi_yellow"), (math.nan, None)],
 )
-def test_an_improbable_token_is_amber_and_underlined(logprob: float, style: str):
-    figures = {"log-probability": logprob}
-    assert token_style(Colours(), figures, "log-probability") == style  # type: ignore[arg-type]
+def test_an_improbable_token_is_amber(logprob: float, ground: str | None):
+    style = token_style(Colours(), {"log-probability": logprob}, "log-probability")  # type: ignore[arg-type]
+    assert style.background == (None if ground is None else Color.parse(ground))
