@@ -155,7 +155,7 @@ class Rollouts:
                 reward=rollout.reward,
                 advantage=rollout.advantage,
                 length=sum(len(each.tokens) for each in rollout.messages) or len(said),
-                opening=" ".join(said[: 2 * OPENING].split())[:OPENING],
+                opening=" ".join(said[: 2 * OPENING].replace("<think>", "").split())[:OPENING],
             )
             known = (entry, *(each.tokens[0] for each in rollout.messages if each.tokens))
             for name in FIELDS.keys() - self._has:

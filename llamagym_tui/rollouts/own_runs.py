@@ -37,17 +37,17 @@ def episode_of(events: Sequence[Mapping[str, Any]]) -> Record:
 
 
 def _reply(event: Mapping[str, Any]) -> Record:
-    """A reply with what came of it."""
+    """A reply with what came of it; nothing is noted where its own words are its action."""
     reply, note = str(event.get("reply", "")), str(event.get("action_name", ""))
-    probability = event.get("probability")
-    if event.get("how") == "failed":
-        note = "no action named"
-    if isinstance(probability, float):
-        note = f"{note} {probability:.0%}"
-    elif reply.endswith(note):  # its own words are its action
-        note = ""
-    if event.get("replaced") is not None:
-        note = f"{note}, chosen by a person"
+    match event:
+        case {"how": "failed"}:
+            note = "no action named"
+        case {"replaced": str()}:
+            note += ", chosen by a person"
+        case {"probability": float(probability)}:
+            note += f" {probability:.0%}"
+        case _ if reply.endswith(note):
+            note = ""
     return {"role": "assistant", "content": reply, "reward": event.get("reward"), "note": note}
 
 

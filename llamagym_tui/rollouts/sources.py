@@ -188,7 +188,7 @@ class Trackio(Source):
         self._last_rows = [0, 0]
 
     def stands_in(self, path: Path) -> bool:
-        return path == self.path and path.exists()
+        return path == self.path
 
     def read(self) -> Iterator[Placed]:
         for table in (0, 1):

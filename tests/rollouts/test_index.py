@@ -52,6 +52,14 @@ def test_the_step_may_stand_in_the_name_of_a_folder(tmp_path):
     assert list(read(f"{tmp_path}/**/step_3/*.jsonl").steps) == [3]
 
 
+def test_a_list_shows_how_the_policy_began_to_think_or_speak(tmp_path):
+    path = tmp_path / "all.jsonl"
+    reply = {"role": "assistant", "content": "It is\n5.", "reasoning_content": "Two  and three."}
+    path.write_text(line("<think>Hm.</think>5") + json.dumps({"messages": [reply]}) + "\n")
+    openings = [each.opening for each in read(path).entries]
+    assert openings == ["Hm.</think>5", "Two and three.</think> It is 5."]
+
+
 def test_rollouts_of_a_prompt_are_a_group_whatever_their_step(tmp_path):
     path = tmp_path / "all.jsonl"
     other = json.dumps({"prompt": "Stop.", "completion": "c"}) + "\n"
