@@ -38,12 +38,15 @@ def trained(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("path", ["completions", "completions/*.parquet", "trackio"])
+@pytest.mark.parametrize("path", ["completions", "completions/*.parquet", "trackio/demo.db"])
 def test_what_trl_and_trackio_write(trained, path):
     found = read(trained / path)
     assert list(found.steps) == [1, 2]
     # Trackio gets the last step twice, as TRL logs once more at the end.
-    assert [len(each) for each in found.steps.values()] == [8, 16 if path == "trackio" else 8]
+    assert [len(each) for each in found.steps.values()] == [
+        8,
+        16 if path.startswith("trackio") else 8,
+    ]
     for entries in found.steps.values():
         assert len({each.group for each in entries}) == 2
     for entry in found.entries:
@@ -55,6 +58,17 @@ def test_what_trl_and_trackio_write(trained, path):
         assert rollout.advantage is not None
         assert dict(rollout.facts)["letters"] == str(len(completion.text))
     assert found.notes == ["These files have no log-probabilities, no reference log-probabilities."]
+
+
+def test_a_trace_of_trackio(trained):
+    found = read(trained / "trackio" / "talk.db")
+    (entry,) = found.entries
+    assert found.rollout(entry) == Rollout(
+        (Said("user", "Go."), Said("assistant", "Gone.")),
+        step=5,
+        reward=0.25,
+        facts=(("run", "r2"),),
+    )
 
 
 def test_a_run_of_ours(tmp_path):
@@ -122,6 +136,27 @@ def test_an_episode_belongs_to_the_update_after_its_end(tmp_path):
     (entry,) = found.entries
     assert entry.step == 5
     assert found.rollout(entry).said == "hit"
+
+
+def test_a_turn_in_which_a_person_acted(tmp_path):
+    turn = TurnFinished(
+        episode=0,
+        turn=0,
+        reply="hit",
+        action=1,
+        action_name="hit",
+        how="human",
+        reward=0.0,
+        replaced="stick",
+    )
+    events = [
+        EpisodeStarted(episode=0, system_prompt="", prompt_version=1, mode="train"),
+        turn,
+        EpisodeFinished(episode=0, episode_return=0.0, length=1, end="truncated"),
+    ]
+    found = read(record(tmp_path / "run", events))
+    (said,) = found.rollout(found.entries[0]).messages
+    assert said.note == "hit, chosen by a person"
 
 
 def test_each_episode_of_a_run_is_found_again(tmp_path):

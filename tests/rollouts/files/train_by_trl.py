@@ -1,5 +1,7 @@
 """Trains the bundled model by TRL's GRPO for two steps of eight completions, and logs them by TRL and by Trackio.
 
+A conversation is logged to another project of Trackio's beside it.
+
 python tests/rollouts/files/train_by_trl.py FOLDER
 """
 
@@ -10,6 +12,7 @@ folder = sys.argv[1]
 os.environ["TRACKIO_DIR"] = f"{folder}/trackio"  # read when it is imported
 
 import datasets  # noqa: E402
+import trackio  # noqa: E402
 from trl import GRPOConfig, GRPOTrainer  # noqa: E402
 
 from llamagym_tui.engine.model.sources import bundled_model_path  # noqa: E402
@@ -44,3 +47,7 @@ if __name__ == "__main__":
         args=args,
         train_dataset=datasets.Dataset.from_list(words),
     ).train()
+    trackio.init(project="talk", name="r2", embed=False)
+    messages = [{"role": "user", "content": "Go."}, {"role": "assistant", "content": "Gone."}]
+    trackio.log({"talk": trackio.Trace(messages, metadata={"reward": 0.25})}, step=5)
+    trackio.finish()
