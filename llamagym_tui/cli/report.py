@@ -6,6 +6,7 @@ The page needs no network and no script, and forbids both; every text in it is e
 import csv
 import io
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,13 +18,15 @@ from llamagym_tui import __version__
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.literal import echo, literal
+from llamagym_tui.rollouts.index import Rollouts
 from llamagym_tui.runs.model_registry import with_defaults
 from llamagym_tui.runs.run_store import read_config, read_events
-from llamagym_tui.screens.conversation.turns import paragraphs
+from llamagym_tui.screens.conversation.turns import return_text
 from llamagym_tui.screens.past_runs.run_table import ENDINGS, played_text
 from llamagym_tui.screens.playground.prompt_editor import version_line
 from llamagym_tui.screens.policy_map.film import film_svg, run_film
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
+from llamagym_tui.screens.rollouts.parts import Part, parts_of
 from llamagym_tui.screens.widgets.numbers import baselines, plain
 from llamagym_tui.settings import RunConfig
 from llamagym_tui.state.history import History
@@ -32,7 +35,6 @@ from llamagym_tui.state.returns import NORMAL, counted, evaluated_return, smooth
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.run_summary import RunSummary, differences, summarised
 from llamagym_tui.state.texts import warm_start_text
-from llamagym_tui.state.transcript import Transcript
 from llamagym_tui.user_files import file_text, replace_file
 
 TEMPLATE = Environment(
@@ -52,8 +54,6 @@ class Story(NamedTuple):
 
     state: RunState
     summary: RunSummary
-    extremes: list[tuple[float, Transcript]]
-    """Return and conversation of the worst and the best recorded episode; empty if none was recorded."""
     warm_starts: list[events.WarmStartFinished]
 
     @property
@@ -72,7 +72,7 @@ def write(run_dir: Path, output: Path, *, with_csv: bool, film: Path | None = No
     A run without policy maps has no film, which one sentence says. Raises UsageError if a file cannot be written.
     """
     story = story_of(run_dir)
-    contents = {output: page(story, run_dir.name).encode()}
+    contents = {output: page(story, run_dir).encode()}
     if with_csv:
         contents[output.with_suffix(".csv")] = figures(run_dir).encode()
     if film is not None:
@@ -98,33 +98,24 @@ def story_of(run_dir: Path) -> Story:
         RunStoreError: the run cannot be read.
     """
     history = History(run_dir, read_config(run_dir))
-    extremes: list[tuple[float, Transcript]] = []
     warm_starts: list[events.WarmStartFinished] = []
-    talk = Transcript()
     while not history.complete:
-        for event in history.read_on():
-            match event:
-                case events.WarmStartFinished():
-                    warm_starts.append(event)
-                case events.EpisodeStarted():
-                    talk = Transcript().after(event)
-                case events.ObservationShown() | events.TurnFinished():
-                    talk = talk.after(event)
-                case events.EpisodeFinished():
-                    talk = talk.after(event)
-                    if _is_whole(talk, event):
-                        extremes.append((event.episode_return, talk))
-                        extremes.sort(key=lambda found: found[0])
-                        extremes = [extremes[0], extremes[-1]]
+        found = history.read_on()
+        warm_starts += [each for each in found if isinstance(each, events.WarmStartFinished)]
     if history.fault:
         raise RunStoreError(history.fault)
-    return Story(history.state, summarised(history), extremes, warm_starts)
+    return Story(history.state, summarised(history), warm_starts)
 
 
-def _is_whole(talk: Transcript, end: events.EpisodeFinished) -> bool:
-    """True for the conversation of one episode of which no turn is missing."""
-    turns = [each.fact for each in talk.entries if isinstance(each.fact, events.TurnFinished)]
-    return [turn.episode for turn in turns] == [end.episode] * end.length
+def extremes(run_dir: Path) -> Iterator[tuple[str, list[Part]]]:
+    """The best and the worst episode that was recorded, in parts but for the prompt; nothing if none was."""
+    rollouts = Rollouts(str(run_dir))
+    while rollouts.read_on():
+        pass
+    known = sorted(rollouts.entries, key=lambda entry: entry.reward or 0.0)
+    for title, entry in zip(("The best", "The worst"), (*known[-1:], *known[:1]), strict=False):
+        parts = [part for part in parts_of(rollouts.rollout(entry)) if part.label != "system"]
+        yield title, [*parts, Part("return", *return_text(entry.reward or 0.0))]
 
 
 def figures(run_dir: Path) -> str:
@@ -143,7 +134,7 @@ def figures(run_dir: Path) -> str:
     return text.getvalue()
 
 
-def page(story: Story, name: str) -> str:
+def page(story: Story, run_dir: Path) -> str:
     state = story.state
     config = state.config
     prompts = []
@@ -159,18 +150,14 @@ def page(story: Story, name: str) -> str:
         maps.append(Markup(svg.replace(' xmlns="http://www.w3.org/2000/svg"', "")))
     given = {"agent": config.agent, "model": config.model, "run_dir": config.run_dir}
     usual = msgspec.convert(with_defaults(given, config.model), RunConfig)
-    episodes = []
-    if story.extremes:
-        worst, best = story.extremes
-        episodes = [("The best", _talk(best[1])), ("The worst", _talk(worst[1]))]
     return TEMPLATE.render(
-        name=name,
+        name=run_dir.name,
         state=state,
         summary=summary(story),
         chart=chart_of(state),
         prompts=prompts,
         maps=maps,
-        episodes=episodes,
+        episodes=list(extremes(run_dir)),
         settings=differences([config, usual], [state.settings, {}]),
         version=__version__,
     )
@@ -193,16 +180,6 @@ def summary(story: Story) -> list[str]:
             line += f" ({found.outdated})"
         lines.append(line)
     return lines
-
-
-def _talk(episode: Transcript) -> list[tuple[str, str]]:
-    """The paragraphs of an episode but for its prompt, each with its label."""
-    talk = []
-    for entry in episode.entries:
-        for part in paragraphs(entry.fact):
-            if part.label != "system":
-                talk.append((part.label, part.text.plain))
-    return talk
 
 
 def chart_of(state: RunState) -> dict[str, Any] | None:

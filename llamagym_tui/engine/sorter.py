@@ -102,7 +102,7 @@ class Sorter:
         self.items = list(items)
         self.actions = list(actions)
         self.judgements: list[Judgement] = []
-        self.moved: dict[int, int] = {}
+        self.moved = Counter[int]()
         """The number of items that the last judgement moved to each action."""
         self.chosen = torch.zeros(0, dtype=torch.long)
         """(N,) the action of each item that has been read."""
@@ -166,7 +166,7 @@ class Sorter:
             judgement = self.judgements.pop()
             self.shown = None
             self._refit()
-            self.moved = {}
+            self.moved = Counter()
         return judgement
 
     def score(self, last: int | None = None) -> Score:
@@ -232,8 +232,8 @@ class Sorter:
         judged = self.judged
         return next((item for item in range(len(self._features)) if item not in judged), None)
 
-    def _moved_from(self, before: Tensor) -> dict[int, int]:
+    def _moved_from(self, before: Tensor) -> Counter[int]:
         after = self.chosen
         judged = self.judged
         moved = (after != before).nonzero().flatten().tolist()
-        return dict(Counter(int(after[item]) for item in moved if item not in judged))
+        return Counter(int(after[item]) for item in moved if item not in judged)

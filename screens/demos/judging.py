@@ -93,7 +93,6 @@ class JudgingScreen(Fitted[list[str]]):
         yield Words(id="judging-header")
         with VerticalScroll(id="judging-item-pane"):
             yield Words(id="judging-item")
-        yield Words(id="judging-choice")
         yield Words(id="judging-actions")
         yield Words(id="judging-notes")
 
@@ -123,15 +122,11 @@ class JudgingScreen(Fitted[list[str]]):
     def action_judge_wrong(self) -> None:
         self._judge(None)
 
-    def action_label(self, action: int) -> None:
-        """Name the right action, by its index."""
-        self._judge(action)
-
     def on_key(self, event: Key) -> None:
         keys = list(ACTION_KEYS[: len(self._reading.actions)])
         if event.key in keys:
             event.stop()
-            self.action_label(keys.index(event.key))
+            self._judge(keys.index(event.key))
 
     def _judge(self, label: int | None) -> None:
         sorter, shown = self._reading.sorter, self._shown
@@ -146,9 +141,9 @@ class JudgingScreen(Fitted[list[str]]):
             return
         sorter.judge(label)
         unjudged = sorter.read - len(sorter.judgements)
-        moved = sum(sorter.moved.values())
+        moved = sorter.moved.total()
         self._last = f"The last judgement moved {moved:,} of {unjudged:,} unjudged items"
-        by_count = sorted(sorter.moved.items(), key=lambda each: -each[1])
+        by_count = sorter.moved.most_common()
         where = [
             f"{count:,} to {one_line(sorter.actions[action])}"
             for action, count in by_count[:MOST_NAMED]
@@ -246,7 +241,6 @@ class JudgingScreen(Fitted[list[str]]):
         self.query_one("#judging-header", Words).update(header)
         item = "" if sorter is None or shown is None else sorter.items[shown.item]
         self.query_one("#judging-item", Words).update(literal(item) or self._nothing())
-        self.query_one("#judging-choice", Words).update(self._choice())
         self.query_one("#judging-actions", Words).update(self._actions())
         self.query_one("#judging-notes", Words).update(self._notes())
 
@@ -285,7 +279,7 @@ class JudgingScreen(Fitted[list[str]]):
         """The actions with their keys, how sure each is here, and the number of unjudged items that it has."""
         sorter, shown = self._reading.sorter, self._shown
         counts = sorter.unjudged_by_action() if sorter is not None else None
-        rows: list[Content] = []
+        rows = [self._choice()]
         width = max(len(one_line(name)) for name in self._reading.actions)
         for index, name in enumerate(self._reading.actions):
             row = Content.assemble(

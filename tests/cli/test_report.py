@@ -90,9 +90,11 @@ def test_a_report_shows_curve_marks_prompts_maps_and_episodes(here: Path) -> Non
     assert "After update 0, prompt v1 · plays like basic strategy in 110 of 280 hands" in text
     assert "After update 2, prompt v2 · plays like basic strategy in" in text
     best, worst = text.split("The best")[1].split("The worst")
-    assert "episode 1,031" in best
-    assert "return  ▲ +1 · 1 turn" in best
-    assert "episode 1,030" in worst
+    assert "episode: 1031" in best
+    assert "reward    ▲ +1 · no action named" in best
+    assert "return    ▲ +1" in best
+    assert "episode: 1030" in worst
+    assert "return    ▼ −1" in worst
     assert "The best that was recorded" in text
 
 
@@ -183,4 +185,4 @@ def test_a_model_is_said_to_be_trained_by_what_its_run_did(
         demonstrations=20, tokens=180, steps=2, first_loss=1.5, last_loss=0.5, elapsed_s=3.0, cancelled=False
     )  # fmt: skip
     done = [WarmStartFinished(method=each, stats=stats) for each in warm_starts]
-    assert report.Story(state, RunSummary(), [], done).methods == methods
+    assert report.Story(state, RunSummary(), done).methods == methods
