@@ -1,7 +1,5 @@
 """Trains the bundled model by TRL's GRPO for two steps of eight completions, and logs them by TRL and by Trackio.
 
-A conversation is logged to another project of Trackio's beside it.
-
 python tests/rollouts/files/train_by_trl.py FOLDER
 """
 
@@ -47,7 +45,7 @@ if __name__ == "__main__":
         args=args,
         train_dataset=datasets.Dataset.from_list(words),
     ).train()
-    trackio.init(project="talk", name="r2", embed=False)
-    messages = [{"role": "user", "content": "Go."}, {"role": "assistant", "content": "Gone."}]
-    trackio.log({"talk": trackio.Trace(messages, metadata={"reward": 0.25})}, step=5)
+    said = [{"role": "user", "content": "Say c."}, {"role": "assistant", "content": "c"}]
+    trackio.init(project="traces", embed=False)
+    trackio.log({"sample": trackio.Trace(said, {"reward": 0.5, "right": 1.0})}, step=3)
     trackio.finish()
