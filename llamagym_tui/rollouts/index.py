@@ -8,6 +8,7 @@ import glob
 import re
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 
@@ -93,8 +94,9 @@ class Rollouts:
             self._look(source)
         known = {source.path for source in self.sources}
         for path in _files(self.path):
-            found = None if path in known else source_of(path)
-            if found is not None:
+            found = None if path in known else source_of(path.resolve())
+            if found is not None and found.path not in known:  # a link may be another name of it
+                known.add(found.path)
                 self.sources.append(found)
                 self._look(found)
         self._unread = self._reading()
@@ -211,13 +213,15 @@ class Rollouts:
 
 def _files(path: str) -> list[Path]:
     """The files that a path names, in their natural order; of a run of ours, its event log alone."""
-    named = Path(path).expanduser()
+    named = Path(path).expanduser().resolve()
     if (named / RUN_LOG).exists():
-        named /= RUN_LOG
-    pattern = glob.escape(str(named)) if named.exists() else str(named)
-    if named.is_dir():
-        pattern += "/**"
-    found = map(Path, glob.glob(pattern, recursive=True))
+        return [named / RUN_LOG]
+    found = [named]
+    if not named.exists():
+        found = [Path(each) for each in glob.glob(str(named), recursive=True)]
+    elif named.is_dir():
+        with suppress(OSError):  # a folder in it was removed meanwhile
+            found = list(named.rglob("*"))
     return sorted(
         found, key=lambda each: re.sub(r"\d+", lambda number: number[0].zfill(20), f"{each}")
     )

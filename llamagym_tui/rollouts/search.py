@@ -72,14 +72,11 @@ def search(
             continue
         for said in rollout.messages:
             if span := pattern.find(said.whole):
-                yield _found(entry, said.whole, *span)
+                start, stop = span
+                first = max(0, start - BEFORE)
+                words = said.whole[first : stop + AFTER].replace("\n", " ")
+                yield Found(entry, words, start - first, stop - first)
                 break
         if time.monotonic() - told_at > SLICE_S:
             told_at = time.monotonic()
             yield None
-
-
-def _found(entry: Entry, text: str, start: int, stop: int) -> Found:
-    first = max(0, start - BEFORE)
-    words = text[first : stop + AFTER].replace("\n", " ")
-    return Found(entry, words, start - first, stop - first)

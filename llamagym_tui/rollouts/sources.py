@@ -76,9 +76,8 @@ class Source(ABC):
 class Lines(Source):
     """A file with a record of JSON on each line."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self._tail = b""
+    _tail = b""
+    """The last bytes that were read."""
 
     def stands_in(self, path: Path) -> bool:
         with _opened(path, self.done - len(self._tail)) as file:
@@ -145,14 +144,14 @@ class Parquet(Source):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._written_at = 0.0
+        self._written = (0, 0)
         self._rows = lru_cache(4)(self._read_rows)
 
     def stands_in(self, path: Path) -> bool:
-        return self._written_at == path.stat().st_mtime
+        return self._written == _written(path)
 
     def read(self) -> Iterator[Placed]:
-        self._written_at = self.path.stat().st_mtime
+        self._written = _written(self.path)
         yield from enumerate(chain.from_iterable(self._batches()))
         self.done = self.size
 
@@ -172,6 +171,12 @@ class Parquet(Source):
                     yield batch.to_pylist()
         except ArrowException as error:
             raise ValueError(f"{error}") from error
+
+
+def _written(path: Path) -> tuple[int, int]:
+    """When a file was written, and its size."""
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size
 
 
 class Trackio(Source):

@@ -97,6 +97,15 @@ def test_a_last_line_without_its_end_is_read_once(tmp_path):
     assert said(found) == ["a", "b"]
 
 
+def test_a_file_of_two_names_is_read_once(tmp_path):
+    (tmp_path / "1.jsonl").write_text(line("a"))
+    (tmp_path / "latest.jsonl").symlink_to("1.jsonl")
+    (tmp_path / "round").symlink_to(tmp_path)
+    found = read(tmp_path)
+    read_on(found)
+    assert said(found) == said(read(f"{tmp_path}/**/*.jsonl")) == ["a"]
+
+
 def test_a_folder_that_is_empty_at_first(tmp_path):
     found = read(tmp_path)
     assert found.notes == [f"There are no rollouts at {tmp_path} yet."]

@@ -38,12 +38,12 @@ def trained(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("path", ["completions", "completions/*.parquet", "trackio"])
+@pytest.mark.parametrize("path", ["completions", "completions/*.parquet", "trackio/demo.db"])
 def test_what_trl_and_trackio_write(trained, path):
     found = read(trained / path)
     assert list(found.steps) == [1, 2]
     # Trackio gets the last step twice, as TRL logs once more at the end.
-    assert [len(each) for each in found.steps.values()] == [8, 16 if path == "trackio" else 8]
+    assert [len(each) for each in found.steps.values()] == [8, 16 if path.endswith("db") else 8]
     for entries in found.steps.values():
         assert len({each.group for each in entries}) == 2
     for entry in found.entries:
@@ -55,6 +55,15 @@ def test_what_trl_and_trackio_write(trained, path):
         assert rollout.advantage is not None
         assert dict(rollout.facts)["letters"] == str(len(completion.text))
     assert found.notes == ["These files have no log-probabilities, no reference log-probabilities."]
+
+
+def test_a_trace_of_trackio(trained):
+    found = read(trained / "trackio" / "traces.db")
+    (entry,) = found.entries
+    rollout = found.rollout(entry)
+    assert rollout.messages == (Said("user", "Say c."), Said("assistant", "c"))
+    assert (rollout.step, rollout.reward) == (3, 0.5)
+    assert dict(rollout.facts)["right"] == "1"
 
 
 def test_a_run_of_ours(tmp_path):

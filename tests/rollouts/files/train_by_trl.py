@@ -10,6 +10,7 @@ folder = sys.argv[1]
 os.environ["TRACKIO_DIR"] = f"{folder}/trackio"  # read when it is imported
 
 import datasets  # noqa: E402
+import trackio  # noqa: E402
 from trl import GRPOConfig, GRPOTrainer  # noqa: E402
 
 from llamagym_tui.engine.model.sources import bundled_model_path  # noqa: E402
@@ -44,3 +45,7 @@ if __name__ == "__main__":
         args=args,
         train_dataset=datasets.Dataset.from_list(words),
     ).train()
+    said = [{"role": "user", "content": "Say c."}, {"role": "assistant", "content": "c"}]
+    trackio.init(project="traces", embed=False)
+    trackio.log({"sample": trackio.Trace(said, {"reward": 0.5, "right": 1.0})}, step=3)
+    trackio.finish()
