@@ -36,7 +36,7 @@ def repeated(rollouts: Iterable[Rollout], most: int = 30) -> list[Repeated]:
 
 def common_start(texts: Sequence[str]) -> int:
     """The number of characters with which all texts begin; a word that only begins alike does not count."""
-    start = commonprefix(texts)
+    start = commonprefix(texts)  # noqa: RUF071 -- characters are meant
     if all(text == start for text in texts):
         return len(start)
     return len(start) - len(re.split(r"\s", start)[-1])
