@@ -23,7 +23,7 @@ TextsOf = Callable[[Sequence[int]], list[str]]
 
 STEP = ("step", "global_step", "training_step")
 GROUP = ("group", "group_id", "example_id", "prompt_id")
-REWARD = ("reward", "score", "return")
+REWARD = ("reward", "score", "return", "episode_return")
 PROMPT = ("prompt", "input")
 COMPLETION = ("completion", "output")
 IDS = ("token_ids", "completion_ids", "response_ids")

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import takewhile
+from os.path import commonprefix
 from typing import NamedTuple
 
 from llamagym_tui.rollouts.rollout import Rollout
@@ -36,8 +36,7 @@ def repeated(rollouts: Iterable[Rollout], most: int = 30) -> list[Repeated]:
 
 def common_start(texts: Sequence[str]) -> int:
     """The number of characters with which all texts begin; a word that only begins alike does not count."""
-    pairs = zip(min(texts), max(texts), strict=False)
-    start = len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
-    if all(len(text) == start for text in texts):
-        return start
-    return start - len(re.split(r"\s", texts[0][:start])[-1])
+    start = commonprefix(texts)  # noqa: RUF071 -- characters are meant
+    if all(text == start for text in texts):
+        return len(start)
+    return len(start) - len(re.split(r"\s", start)[-1])

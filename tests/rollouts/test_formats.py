@@ -53,6 +53,11 @@ def test_a_row_of_trl_has_the_sum_of_its_rewards():
     assert found.facts == (("right", "1"), ("polite", "0.25"), ("tries", "4"))
 
 
+def test_a_demonstration_of_ours_is_rewarded_by_its_return():
+    record = {"messages": [{"role": "user", "content": "12."}], "episode_return": -1.0}
+    assert only(record).reward == -1.0
+
+
 def test_an_episode_of_verifiers():
     lines = (FILES / "verifiers.jsonl").read_text().splitlines()
     first, second = (only(json.loads(line)) for line in lines)
