@@ -1,6 +1,7 @@
 """Figures of a step and orders of a list, by hand-worked numbers."""
 
 import pytest
+from msgspec.structs import replace
 
 from llamagym_tui.rollouts.figures import ORDERS, ordered, step_figures
 from llamagym_tui.rollouts.repeats import Repeated, common_start, repeated
@@ -25,6 +26,13 @@ def test_a_step():
     assert (found.rollouts, found.mean, found.groups, found.alike) == (6, 1.8, 2, 0.5)
     assert found.spread == pytest.approx(2.96**0.5)
     assert found.length == pytest.approx(63 / 6)
+
+
+def test_groups_of_a_prompt_are_one_in_each_step():
+    steps = [(1, 0.0), (1, 1.0), (2, 1.0), (2, 1.0)]
+    entries = [replace(entry(at, reward), step=step) for at, (step, reward) in enumerate(steps)]
+    found = step_figures(None, entries)
+    assert (found.groups, found.alike) == (2, 0.5)
 
 
 def test_a_step_without_rewards():

@@ -178,6 +178,10 @@ def test_values_of_another_type_are_not_there():
     assert ill_typed({"reward": None, "score": 1.0}) == []
 
 
+def test_a_number_whose_square_is_none_is_none():
+    assert only({"prompt": "p", "completion": "x", "reward": 1e308}).reward is None
+
+
 def test_what_is_no_rollout():
     for record in ({}, {"type": "Hello"}, {"messages": []}, {"input": "x"}):
         assert rollouts_of(record, as_letters) == []

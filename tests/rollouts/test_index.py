@@ -238,6 +238,7 @@ def test_tokens_are_shown_by_their_ids_without_a_tokenizer(tmp_path):
     (entry,) = found.entries
     assert [token.text for token in found.rollout(entry).messages[-1].tokens] == ["⟨17⟩", "⟨4⟩"]
     assert entry.length == 2
+    assert found.notes[-1] == "Tokens are shown by their ids; --model NAME gives their texts."
     named = read(path, texts_of=lambda ids: [f"t{each}" for each in ids])
     tokens = named.rollout(named.entries[0]).messages[-1].tokens
     assert [token.text for token in tokens] == ["t17", "t4"]
