@@ -133,6 +133,27 @@ def test_an_episode_belongs_to_the_update_after_its_end(tmp_path):
     assert found.rollout(entry).said == "hit"
 
 
+def test_a_turn_in_which_a_person_acted(tmp_path):
+    turn = TurnFinished(
+        episode=0,
+        turn=0,
+        reply="hit",
+        action=1,
+        action_name="hit",
+        how="human",
+        reward=0.0,
+        replaced="stick",
+    )
+    events = [
+        EpisodeStarted(episode=0, system_prompt="", prompt_version=1, mode="train"),
+        turn,
+        EpisodeFinished(episode=0, episode_return=0.0, length=1, end="truncated"),
+    ]
+    found = read(record(tmp_path / "run", events))
+    (said,) = found.rollout(found.entries[0]).messages
+    assert said.note == "hit, chosen by a person"
+
+
 def test_each_episode_of_a_run_is_found_again(tmp_path):
     found = read(record(tmp_path / "run", fakes.demo_run(batches=40)))
     whole = [found.rollout(each) for each in found.entries]
