@@ -64,10 +64,19 @@ def said(text: str) -> Rollout:
 
 
 def test_what_many_say_is_counted_once_in_each():
-    found = repeated([said("so it is, so it is"), said("so it is not"), said("no"), said("")])
-    assert found[0] == Repeated("so it is", 0.5)
+    rollouts = [said("so it is, so it is"), said("so it is not"), said("no"), said("")]
+    assert repeated(rollouts) == [Repeated("so it is", 0.5)]
+    found = repeated(rollouts, least=1)
     assert Repeated("it is not", 0.25) in found
     assert not any("sure" in each.words for each in found)
+
+
+def test_punctuation_that_repeats_is_left_out():
+    found = repeated([said('{"look_up": ["x"], "y": 3}'), said('{"look_up": ["x"], "y": 4}')])
+    assert [each.words for each in found] == []
+    # Two words of three.
+    found = repeated([said("look_up ( x"), said("look_up ( x")])
+    assert [each.words for each in found] == ["look_up ( x"]
 
 
 def test_how_far_texts_are_alike():
