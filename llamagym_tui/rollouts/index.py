@@ -147,11 +147,11 @@ class Rollouts:
         source = self.sources[at]
         try:
             rollouts = rollouts_of(record, self._texts_of)
+            self._summed |= dict.fromkeys(summed(record))
         except (TypeError, OverflowError):  # what should be a number names or indexes something
             rollouts = []
         if not rollouts:
             source.faults["records without a conversation"] += 1
-        self._summed |= dict.fromkeys(summed(record))
         for name in ill_typed(record):
             source.faults[f"values of {name} that are no number"] += 1
         for index, rollout in enumerate(rollouts):
