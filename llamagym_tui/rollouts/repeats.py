@@ -23,7 +23,7 @@ class Repeated(NamedTuple):
 def repeated(rollouts: Iterable[Rollout], least: int = 2) -> list[Repeated]:
     """The trigrams that `least` rollouts or more share, most first, each counted once in a rollout.
 
-    At least two of the three have letters or digits; punctuation repeats anyway.
+    At least two of the three are letters or digits; punctuation repeats anyway.
     A policy that collapses says the same in all of them long before its reward falls.
     """
     counts: Counter[tuple[str, ...]] = Counter()
@@ -35,7 +35,7 @@ def repeated(rollouts: Iterable[Rollout], least: int = 2) -> list[Repeated]:
     return [
         Repeated(" ".join(words), count / total)
         for words, count in counts.most_common()
-        if count >= least and sum(any(map(str.isalnum, word)) for word in words) > 1
+        if count >= least and sum(word[0].isalnum() for word in words) > 1
     ]
 
 

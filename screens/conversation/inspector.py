@@ -228,8 +228,10 @@ def _verdict(found: TurnInspected) -> str:
         return how + WHY_UNTRAINED[found.stage]
     low, high = number(min(advantages), 2), number(max(advantages), 2)
     span = f"advantage {low}" if low == high else f"advantages {low} … {high}"
-    clipped = sum(decision.clipped is True for decision in decisions)
-    return f"{how}{span}, {clipped} of {len(decisions)} clipped."
+    if found.clip_range:  # else nothing is known of clipping
+        clipped = sum(decision.clipped is True for decision in decisions)
+        span += f", {clipped} of {len(decisions)} clipped"
+    return f"{how}{span}."
 
 
 def table(found: TurnInspected) -> Table:

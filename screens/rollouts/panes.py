@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from textual.content import Content
 
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.rollouts.figures import StepFigures
+from llamagym_tui.rollouts.index import Rollouts
 from llamagym_tui.rollouts.rollout import Entry
 from llamagym_tui.rollouts.search import Found
 from llamagym_tui.screens.playground.panes import Pane
@@ -121,28 +122,16 @@ class ListPane(Pane, can_focus=False):
         return self._rows[self.lines.cursor].entry if self._rows else None
 
     def show(
-        self,
-        rows: Sequence[Found],
-        title: str,
-        chosen: Entry | None,
-        written: Mapping[int | None, Sequence[Entry]],
+        self, rows: Sequence[Found], title: str, chosen: Entry | None, rollouts: Rollouts
     ) -> None:
-        """List rollouts with words of each.
-
-        Args:
-            rows: what is listed.
-            title: of the list.
-            chosen: the cursor is on it, if it is among them.
-            written: all rollouts of each step, as they were written.
-        """
+        """List some of `rollouts` with words of each, and keep the cursor on the chosen one if it is among them."""
         if (rows, title) == self._shown:
             return
         self._shown = (rows, title)
         self._rows = rows
         entries = [row.entry for row in rows]
-        steps = {entry.step for entry in entries}
-        is_one_step = len(steps) == 1
-        of_step = written.get(steps.pop(), ()) if is_one_step else ()
+        is_one_step = len({entry.step for entry in entries}) == 1
+        of_step = rollouts.steps.get(entries[0].step, ()) if is_one_step else ()
         groups = dict.fromkeys(entry.group for entry in of_step)
         self._groups = {group: number for number, group in enumerate(groups, 1)}
         cursor = entries.index(chosen) if chosen in entries else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
@@ -17,8 +18,13 @@ from llamagym_tui.state.returns import counted
 
 LONGEST = 2_000_000
 """Characters of a text that are shown."""
-STYLES = {"assistant": MODEL, "you": MODEL, "user": ""}
-"""Styles of messages by their roles; the others stand aside."""
+STYLES = {"assistant": MODEL, "you": MODEL, "call": MODEL, "user": ""}
+"""Styles of texts by their labels; the others stand aside."""
+TOOLS = (
+    r"(?s)<tool_call>(?P<call>.*?)(?:</tool_call>|\Z)|<tool_response>(?P<tool>.*?)(?:</tool_response>|\Z)"
+    r"|(?:(?!<tool_(?:call|response)>).)+"
+)
+"""A call, or what a tool said, in a reply of verl's, or the text between them. One that is cut off has no end."""
 Piece = tuple[str, Token | None]
 """A text, and the token that it is."""
 
@@ -30,6 +36,8 @@ class Part(NamedTuple):
     style: str = ASIDE
     folds: bool = False
     """True if it is one line until a person unfolds it."""
+    folded: str = ""
+    """That line, where it is not the text."""
     tokens: Sequence[Token] = ()
     """The tokens that the text consists of, where they are to be told apart."""
 
@@ -49,20 +57,22 @@ def parts_of(rollout: Rollout, *, by_token: bool = False) -> list[Part]:
 
     With `by_token`, messages that have tokens consist of them, thoughts too.
     """
-    parts = [Part("fact", shown(f"{name}: {value}"), folds=True) for name, value in rollout.facts]
+    parts = []
+    if facts := [shown(f"{name}: {value}") for name, value in rollout.facts]:
+        parts.append(Part("fact", "\n".join(facts), folds=True, folded=" · ".join(facts)))
     for said in rollout.messages:
-        style = STYLES.get(said.role, ASIDE)
-        end = thought_end(said.text) if said.role == "assistant" else 0
-        thought = THOUGHT_TAG.sub("", said.text[:end]).strip()
-        text = shown(said.text[end:]).strip("\n")
         if by_token and said.tokens:
             parts.append(Part(said.role, said.text, "", tokens=said.tokens))
         else:
-            if thought:
-                parts.append(Part("thought", shown(thought), folds=True))
-            if text:
-                parts.append(Part(said.role, text, style, folds=said.role == "tool"))
-            parts += [Part("call", shown(call), style, folds=True) for call in said.calls]
+            for each in re.finditer(TOOLS if said.role == "assistant" else "(?s).+", said.text):
+                label, text = each.lastgroup or said.role, each[each.lastindex or 0]
+                end = thought_end(text) if label == "assistant" else 0
+                if thought := THOUGHT_TAG.sub("", text[:end]).strip():
+                    parts.append(Part("thought", shown(thought), folds=True))
+                if own := shown(text[end:]).strip("\n"):
+                    style = STYLES.get(label, ASIDE)
+                    parts.append(Part(label, own, style, folds=label in ("call", "tool")))
+            parts += [Part("call", shown(call), MODEL, folds=True) for call in said.calls]
         earned, style = ("", ASIDE) if said.reward is None else return_text(said.reward)
         if words := " · ".join(filter(None, (earned, shown(said.note)))):
             parts.append(Part("reward" if earned else "", words, style))
@@ -83,7 +93,7 @@ def rows_of(parts: Sequence[Part], unfolded: Collection[int], width: int) -> lis
         if part.tokens:
             rows += [Row(at, pieces) for pieces in _wrapped(part.tokens, width)]
         elif part.folds and at not in unfolded:
-            rows.append(Row(at, [(part.text, None)]))
+            rows.append(Row(at, [(part.folded or part.text, None)]))
         else:
             rows += [Row(at, [(line.plain, None)]) for line in Content(part.text).wrap(width)]
     return rows

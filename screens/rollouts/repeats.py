@@ -31,10 +31,9 @@ class RepeatsDialog(Dialog[str]):
         Binding("escape,q,r", "dismiss", "Back"),
     ]
 
-    def __init__(self, title: str, now: Iterable[Rollout], first: Iterable[Rollout]) -> None:
-        """Rollouts of a step, and of the first step, and what the list says of them."""
+    def __init__(self, now: Iterable[Rollout], first: Iterable[Rollout] = ()) -> None:
+        """Rollouts of a step or of all, and of the first step if there are steps."""
         super().__init__()
-        self._title = title
         self._now = now
         self._first = first
         self._rows: list[Repeated] = []
@@ -55,12 +54,15 @@ class RepeatsDialog(Dialog[str]):
         # What was said from the beginning on comes last.
         self._rows = sorted(
             repeated(self._now)[:MOST],
-            key=lambda each: (before.get(each.words, 0.0) - each.share, -each.share, each.words),
+            key=lambda each: (before.get(each.words, 0.0) - each.share, each.words),
         )
         self.call_later(self._show)
 
     def _show(self) -> None:
-        self.query_one(Words).update(self._title if self._rows else "Nothing repeats.")
+        title = "share of the rollouts" if self._rows else "Nothing repeats."
+        if self._rows and self._before:
+            title += ", and of the first step's; most gained first"
+        self.query_one(Words).update(title)
         self.query_one(Lines).show(len(self._rows), self._line, 0)
 
     def _line(self, at: int) -> Content:

@@ -135,7 +135,7 @@ class RolloutsScreen(Fitted[None]):
         """Notes that were said, without their figures."""
 
     def body(self) -> ComposeResult:
-        yield Words(id="view-header")
+        yield Words(heading("VIEW", "reading …", ""), id="view-header")
         with Container(id="view-body"):
             with Vertical(id="view-lists"):
                 yield self._steps
@@ -145,7 +145,7 @@ class RolloutsScreen(Fitted[None]):
 
     def on_mount(self) -> None:
         self._steps.lines.focus()
-        self._look()
+        self.call_after_refresh(self._look)  # a first line may take seconds
         self.set_interval(LOOK_S, self._look)
 
     # Reading
@@ -199,11 +199,11 @@ class RolloutsScreen(Fitted[None]):
         title = heading("VIEW", name, f"{rest} · {one_line(rollouts.path)}")
         self.query_one("#view-header", Words).update(title, layout=False)
         self.HELP = "\n".join(map(one_line, rollouts.notes))  # type: ignore[misc]
-        for note in [] if is_more else rollouts.notes:
-            kind = note.partition("(")[0]
-            if kind not in self._said:
-                self._said.add(kind)
-                self.notify(note)
+        notes = {note.partition("(")[0]: note for note in rollouts.notes if not is_more}
+        new = [kind for kind in notes if kind not in self._said]
+        self._said.update(new)
+        for kind in new[:3]:  # the help has them all
+            self.notify(notes[kind])
 
     # The lists
 
@@ -224,7 +224,7 @@ class RolloutsScreen(Fitted[None]):
             title = f"{len(entries):,} · found{so_far}: {self._words} · esc goes back"
         if len(entries) > MOST_LINES:
             title = f"the first {MOST_LINES:,} of {title}"
-        self._list.show(rows, title, self._entry, self._rollouts.steps)
+        self._list.show(rows, title, self._entry, self._rollouts)
         self._open()
 
     @on(Lines.Moved, "#rollouts")
@@ -373,17 +373,13 @@ class RolloutsScreen(Fitted[None]):
         """Show what repeats in the chosen step, and search for what is chosen of it."""
         from llamagym_tui.screens.rollouts.repeats import RepeatsDialog
 
-        step, figures = self._steps.step, self._steps.figures
-        now = thinned(self._entries(step), MOST_COMPARED)
-        title = f"share of {counted(len(now), 'rollout')}"
-        if step is not None:
-            title += f" of step {step:,}"
-        then: list[Entry] = []
-        if len(figures) > 1:
-            then = thinned(self._entries(figures[1].step), MOST_COMPARED)
-            title += ", and of the first step's; most gained first"
-        dialog = RepeatsDialog(title, self._read_whole(now), self._read_whole(then))
-        self.app.push_screen(dialog, self.search_for)
+        steps = self._steps
+        first = [each.step for each in steps.figures[1:2]]
+        compared = [
+            self._read_whole(thinned(self._entries(step), MOST_COMPARED))
+            for step in (steps.step, *first)
+        ]
+        self.app.push_screen(RepeatsDialog(*compared), self.search_for)
 
     def _read_whole(self, entries: Sequence[Entry]) -> Iterator[Rollout]:
         """The rollouts of entries, but for those that cannot be read any more."""

@@ -52,6 +52,14 @@ async def test_i_opens_the_last_reply_of_what_is_watched_with_a_sentence_about_i
         assert action.split()[:7] == ["▌●", "70.0%", "−0.693", "−0.357", "1.400", "clipped", "·1"]
 
 
+async def test_of_a_run_that_tells_no_clip_range_nothing_is_said_of_clipping(make_app: MakeApp):
+    client = InspectedClient()
+    async with opened(make_app, client) as pilot:
+        client.emit(told(LAST, 0, clip_range=0.0))
+        await sees(pilot, "advantage +0.83.")
+        assert "of 4 clipped" not in shown(pilot)
+
+
 async def test_up_and_down_move_between_tokens_and_each_is_told(make_app: MakeApp):
     client = InspectedClient()
     async with opened(make_app, client) as pilot:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import pytest
 from textual.color import Color
@@ -32,6 +33,48 @@ def test_each_turn_has_its_reward_below_it():
         ("reward", "▼ −1 · hit 60%"),
         ("user", "bust"),
     ]
+
+
+def labelled(text: str, role: str = "assistant") -> list[tuple[str, str]]:
+    return [(part.label, part.text) for part in parts_of(Rollout((Said(role, text),)))]
+
+
+def test_calls_and_answers_within_a_reply_of_verl_stand_apart_in_their_order():
+    text = (
+        "<think>I ask.</think>Wait.\n<tool_call>\nlook(1)\n</tool_call>\n<tool_response>\none\n<tool_call>\n"
+        "</tool_response>\n<think>Good.</think>It is one.<tool_call>cut o"
+    )
+    parts = parts_of(Rollout((Said("assistant", text),)))
+    assert [(part.label, part.text, part.folds) for part in parts] == [
+        ("thought", "I ask.", True),
+        ("assistant", "Wait.", False),
+        ("call", "look(1)", True),
+        ("tool", "one\n<tool_call>", True),
+        ("thought", "Good.", True),
+        ("assistant", "It is one.", False),
+        ("call", "cut o", True),
+    ]
+    assert [part.style for part in parts][2:4] == [parts[1].style, parts[0].style]
+    example = "Call as <tool_call>name()</tool_call>."
+    assert labelled(example, "system") == [("system", example)]
+    assert labelled("no call </tool_call>\n\n here") == [("assistant", "no call </tool_call>\n\n here")]
+
+
+@pytest.mark.parametrize("hostile", ["<tool_call>", "</tool_call>", "<tool_", "<", "<tool_call></tool_response>"])
+def test_hostile_tags_take_no_time(hostile: str):
+    began = time.perf_counter()
+    labelled(hostile * (200_000 // len(hostile)))
+    labelled(f"{hostile}</tool_call>" * (200_000 // len(hostile)))
+    assert time.perf_counter() - began < 5.0
+
+
+def test_facts_are_one_part_of_a_line_each():
+    facts = (("episode", "181"), ("expected", "a\nb"), ("end", "truncated"))
+    parts = parts_of(Rollout((Said("user", "3?"),), facts=facts))
+    assert [part.label for part in parts] == ["fact", "user"]
+    assert rows_of(parts, (), 80)[0].text == "episode: 181 · expected: a\nb · end: truncated"
+    unfolded = [row.text for row in rows_of(parts, (0,), 80)]
+    assert unfolded == ["episode: 181", "expected: a", "b", "end: truncated", "3?"]
 
 
 def test_rollouts_part_where_their_words_do():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -252,7 +253,6 @@ async def test_what_repeats_is_listed_by_what_it_gained_since_the_first_step_and
         first = widget_text(pilot.app.screen.query_one(Lines)).splitlines()[0]
         # In 4 of the 8 rollouts of step 2, and in 1 of the 5 of step 1.
         assert "50%   20%  I am sorry" in first
-        assert "share of 8 rollouts of step 2, and of the first step's" in shown(pilot)
         assert "Ten , I" not in shown(pilot), "one rollout of step 2 says it"
         await pilot.press("enter")
         await until(pilot, lambda: "5 · found" in title(pilot), "the finds")
@@ -267,7 +267,7 @@ async def test_what_only_one_rollout_says_does_not_repeat_and_without_steps_noth
         write([record("It is seven.", reward=1.0)])
         await until(pilot, lambda: len(listed(pilot)) == 3, "a third rollout")
         await pilot.press("r")
-        await sees(pilot, "share of 3 rollouts")
+        await sees(pilot, "share of the rollouts")
         assert "step" not in str(pilot.app.screen.query_one(Static).content)
         # "It is seven", "is seven .": in two of three.
         assert "67%  It is seven" in widget_text(pilot.app.screen.query_one(Lines))
@@ -299,6 +299,48 @@ async def test_notes_are_said_once_and_can_be_read_again():
         assert any("These files have no steps" in each for each in notices(pilot.app))
         await pilot.press("question_mark")
         await sees(pilot, "Left out of rollouts.jsonl")
+
+
+async def test_at_most_three_notes_are_said_at_once_and_the_help_has_all():
+    write([{"nothing": "said"}, record("Seven.", step="x", reward="y")])
+    FILE.write_text(FILE.read_text("utf-8") + "no json\n", "utf-8")
+    async with viewed() as pilot:
+        await until(pilot, lambda: len(screen_of(pilot).HELP.splitlines()) == 5, "five notes")
+        await until(pilot, lambda: notices(pilot.app), "notes")
+        assert notices(pilot.app) == screen_of(pilot).HELP.splitlines()[:3]
+
+
+async def test_the_help_has_no_words_of_a_run_of_ours():
+    write(two_steps())
+    async with viewed() as pilot:
+        await pilot.press("question_mark")
+        await sees(pilot, "Show more of what is here.")
+        help_on_keys = shown(pilot)
+        await pilot.press("end")
+        help_on_keys += shown(pilot)
+        assert not any(each in help_on_keys for each in ("pane's screen", "is not paused", "run's folder"))
+
+
+async def test_panes_are_painted_before_the_first_line_is_read(monkeypatch: pytest.MonkeyPatch):
+    heights: list[int] = []
+    goes_on = threading.Event()
+    read_on = Rollouts.read_on
+
+    def reading(rollouts: Rollouts) -> bool:
+        heights.append(app.screen.query_one("#pane-3").size.height)
+        goes_on.wait(5)
+        return read_on(rollouts)
+
+    monkeypatch.setattr(Rollouts, "read_on", reading)
+    write(two_steps())
+    app = ScreenApp(partial(RolloutsScreen, Rollouts(str(FILE))))
+    async with app.run_test(size=WIDE) as pilot:
+        await until(pilot, lambda: heights, "a first line that is read")
+        assert heights[0] > 0
+        assert "VIEW  reading …" in shown(pilot)
+        assert "³ rollout" in shown(pilot)
+        goes_on.set()
+        await sees(pilot, "VIEW  8 rollouts")
 
 
 async def test_hostile_text_is_literal_wherever_it_is_shown():
