@@ -192,6 +192,7 @@ def test_a_row_of_trackios_that_is_broken_costs_itself(trained, tmp_path):
             db.execute(query, (*whole[1:5], text))
         db.commit()
     found = read(path)
+    assert [each.name for each in tmp_path.iterdir()] == ["demo.db"], "nothing is written"
     assert list(found.steps) == [1, 2, 9]
     assert "Left out of demo.db: rows that are no JSON (1)." in found.notes
 
