@@ -32,7 +32,13 @@ class StepFigures(NamedTuple):
 def step_figures(step: int | None, entries: Sequence[Entry]) -> StepFigures:
     """The figures of some rollouts, at least one."""
     rewards = [each.reward for each in entries if each.reward is not None]
-    compared = [each for each in _rewards_by_group(entries).values() if len(each) > 1]
+    by_step = defaultdict(list)
+    for each in entries:
+        by_step[each.step].append(each)
+    groups = [
+        group for of_step in by_step.values() for group in _rewards_by_group(of_step).values()
+    ]
+    compared = [each for each in groups if len(each) > 1]
     alike = sum(min(each) == max(each) for each in compared)
     return StepFigures(
         step=step,

@@ -9,7 +9,6 @@ Sources of the formats:
 - anything else with ``messages``, or with ``prompt`` and ``completion``; several of these in ``rollouts``.
 """
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any
@@ -35,6 +34,8 @@ READ = {
     *("messages", "tokens", "advantage", "advantages"),
 }
 """Fields that are shown in their own place."""
+MOST = 1e100
+"""From here on a number is a fault of whoever wrote it: its square is none."""
 NO_NUMBER = (bool, str, list, dict)
 """What may stand in a file where a number should."""
 
@@ -69,16 +70,25 @@ def _plain(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _reward(record: Mapping[str, Any], said: Sequence[Said]) -> float | None:
     """The reward of a record; else the sum of its parts.
 
-    TRL's table names no sum. Its rewards are its only columns of floats beside the advantage, and weigh the same here.
+    TRL's table names no sum, and has no weights.
     """
     found = _number(record, *REWARD)
     if found is not None:
         return found
     parts = [each.reward for each in said if each.reward is not None]
-    if "completion" in record and "advantage" in record:
-        others = [value for name, value in record.items() if name not in READ]
-        parts += [each for each in others if isinstance(each, float) and math.isfinite(each)]
+    parts += [value for name in summed(record) if (value := _number(record, name)) is not None]
     return sum(parts) if parts else None
+
+
+def summed(record: Mapping[str, Any]) -> list[str]:
+    """The columns of TRL's table that are its rewards; none if the record names its reward."""
+    found = []
+    for each in _plain(record):
+        is_row = "completion" in each and "advantage" in each
+        if is_row and _number(each, *REWARD) is None:
+            names = (name for name, value in each.items() if isinstance(value, float))
+            found += [name for name in names if name not in READ]
+    return found
 
 
 # Conversations
@@ -243,9 +253,9 @@ def _step(record: Mapping[str, Any]) -> int | None:
 
 
 def _finite(value: Any) -> float | None:
-    """A number that is one; a truth value is none."""
+    """A number below `MOST`; a truth value and a NaN are none."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and math.isfinite(value) else None
+    return float(value) if is_number and abs(value) < MOST else None
 
 
 def _text(value: Any) -> str:

@@ -15,9 +15,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from llamagym_tui.errors import LlamaGymError, UsageError
-from llamagym_tui.rollouts.formats import TextsOf, ill_typed, rollouts_of
+from llamagym_tui.rollouts.formats import TextsOf, ill_typed, rollouts_of, summed
 from llamagym_tui.rollouts.rollout import OPENING, Entry, Record, Rollout
-from llamagym_tui.rollouts.sources import RUN_LOG, Source, source_of
+from llamagym_tui.rollouts.sources import RUN_LOG, Source, source_of, written
 
 SLICE_S = 0.05
 """Seconds of reading at a time."""
@@ -53,7 +53,10 @@ class Rollouts:
         self.steps: dict[int | None, list[Entry]] = {}
         self.version = 0
         """Raised with every change of the entries."""
-        self._texts_of = texts_of or _as_ids
+        self._texts_of = texts_of or self._as_ids
+        self._shows_ids = False
+        self._summed: dict[str, None] = {}
+        """Columns of TRL's whose sum is shown as the reward."""
         self._unread: Iterator[None] | None = None
         """Reads what was known at the last look; None: all of it was read."""
         self._has: set[str] = set()
@@ -77,6 +80,11 @@ class Rollouts:
         missing = [name for name in FIELDS if name not in self._has]
         if self.entries and missing:
             notes.insert(0, f"These files have no {', no '.join(missing)}.")
+        if len(self._summed) > 1:
+            columns = ", ".join(self._summed)
+            notes.append(f"The reward is the plain sum of {columns}: the files have no weights.")
+        if self._shows_ids:
+            notes.append("Tokens are shown by their ids; --model NAME gives their texts.")
         if not self.entries and not any(source.size > source.done for source in self.sources):
             notes.insert(0, f"There are no rollouts at {self.path} yet.")
         return notes
@@ -139,6 +147,7 @@ class Rollouts:
         source = self.sources[at]
         try:
             rollouts = rollouts_of(record, self._texts_of)
+            self._summed |= dict.fromkeys(summed(record))
         except (TypeError, OverflowError):  # what should be a number names or indexes something
             rollouts = []
         if not rollouts:
@@ -167,21 +176,25 @@ class Rollouts:
             self.steps.setdefault(step, []).append(entry)
         self.version += 1
 
+    def _as_ids(self, ids: Sequence[int]) -> list[str]:
+        self._shows_ids |= bool(ids)
+        return [f"⟨{each}⟩" for each in ids]
+
     def _look(self, source: Source) -> None:
         """Look how far a file has grown, or where it is by now."""
         path = source.path
         gone = f"{path} was removed; its rollouts cannot be opened any more."
         try:
             is_there = path.exists()
-            if is_there and (not source.done or source.stands_in(path)):
-                size = path.stat().st_size
-                if size > source.size:
-                    source.note = ""
-                elif size > source.done:
+            if is_there and written(path) == source.written:
+                if source.size > source.done:
                     source.note = (
                         f"The last line of {path.name} is cut off; it is read once it is whole."
                     )
-                source.size = size
+                return
+            if is_there and (not source.done or source.stands_in(path)):
+                source.note = ""
+                source.look(written(path))
                 return
             if source.note == gone and not is_there:
                 return
@@ -201,7 +214,7 @@ class Rollouts:
         """Forget what a file had that was written anew."""
         at = self.sources.index(source)
         anew = type(source)(source.path)
-        anew.size = source.path.stat().st_size
+        anew.look(written(source.path))
         anew.note = f"{source.path} was written anew, and is read from its beginning."
         self.sources[at] = anew
         self.entries = [each for each in self.entries if each.source != at]
@@ -231,7 +244,3 @@ def _prompt(rollout: Rollout) -> str:
     """What was said before the policy spoke."""
     before = takewhile(lambda each: each.role != "assistant", rollout.messages)
     return "\n".join(each.text for each in before)
-
-
-def _as_ids(ids: Sequence[int]) -> list[str]:
-    return [f"⟨{each}⟩" for each in ids]

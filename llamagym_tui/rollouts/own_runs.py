@@ -26,6 +26,8 @@ def episode_of(events: Sequence[Mapping[str, Any]]) -> Record:
             case "TurnFinished":
                 messages.append({**_reply(event), **inspected.get(event.get("turn"), {})})
             case "EpisodeFinished":
+                if event.get("episode_return") is None:  # nobody has rewarded it
+                    messages = [{**each, "reward": None} for each in messages]
                 return {
                     "messages": messages,
                     "group": events[0].get("group"),

@@ -20,9 +20,10 @@ class Repeated(NamedTuple):
     """Share of the rollouts in which the policy said them."""
 
 
-def repeated(rollouts: Iterable[Rollout], most: int = 30) -> list[Repeated]:
-    """The trigrams that the most rollouts share, each counted once in a rollout.
+def repeated(rollouts: Iterable[Rollout], least: int = 2) -> list[Repeated]:
+    """The trigrams that `least` rollouts or more share, most first, each counted once in a rollout.
 
+    At least two of the three have letters or digits; punctuation repeats anyway.
     A policy that collapses says the same in all of them long before its reward falls.
     """
     counts: Counter[tuple[str, ...]] = Counter()
@@ -31,7 +32,11 @@ def repeated(rollouts: Iterable[Rollout], most: int = 30) -> list[Repeated]:
         words = WORD.findall(rollout.said)
         counts.update(set(zip(words, words[1:], words[2:], strict=False)))
         total += 1
-    return [Repeated(" ".join(words), count / total) for words, count in counts.most_common(most)]
+    return [
+        Repeated(" ".join(words), count / total)
+        for words, count in counts.most_common()
+        if count >= least and sum(any(map(str.isalnum, word)) for word in words) > 1
+    ]
 
 
 def common_start(texts: Sequence[str]) -> int:

@@ -47,6 +47,8 @@ class Source(ABC):
         """Bytes that have been read."""
         self.size = 0
         """Bytes at the last look."""
+        self.written = (0, 0)
+        """As of `written`, at the last look."""
         self.note = ""
         """What became of the file, a sentence for people."""
         self.faults: Counter[str] = Counter()
@@ -59,6 +61,11 @@ class Source(ABC):
             if found := STEP_IN_NAME.search(name):
                 return int(found[1])
         return None
+
+    def look(self, written: tuple[int, int]) -> None:
+        """Note when the file was written, and its size."""
+        self.written = written
+        self.size = written[1]
 
     @abstractmethod
     def stands_in(self, path: Path) -> bool:
@@ -111,7 +118,7 @@ class RunLog(Lines):
         """Where the episode under way begins."""
         self._events: list[Record] = []
         """Its events so far; none once it is told."""
-        self._updates = 0
+        self._updates = self._kept = self._played = 0
 
     def read(self) -> Iterator[Placed]:
         for place, event in super().read():
@@ -121,15 +128,22 @@ class RunLog(Lines):
                 yield from self._episode()
             if kind == "UpdateFinished":
                 self._updates = event.get("update", self._updates)
+            if kind == "EpisodesCounted":
+                self._played = event.get("episodes", self._played)
             if kind == "EpisodeStarted":
                 self._begun, self._events = place, [event]
             elif self._events:
                 self._events.append(event)
         yield from self._episode()
+        if self._kept < self._played:
+            self.note = (
+                f"The log of this run keeps {self._kept:,} of its {self._played:,} episodes."
+            )
 
     def _episode(self) -> Iterator[Placed]:
         """The episode under way if it is over; it leads to the next update."""
         if record := episode_of(self._events):
+            self._kept += 1
             yield self._begun, {**record, "step": self._updates + 1}
             self._events = []
 
@@ -144,14 +158,12 @@ class Parquet(Source):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._written = (0, 0)
         self._rows = lru_cache(4)(self._read_rows)
 
     def stands_in(self, path: Path) -> bool:
-        return self._written == _written(path)
+        return self.written == written(path)
 
     def read(self) -> Iterator[Placed]:
-        self._written = _written(self.path)
         yield from enumerate(chain.from_iterable(self._batches()))
         self.done = self.size
 
@@ -170,13 +182,19 @@ class Parquet(Source):
                 for batch in table.iter_batches(ROWS):
                     yield batch.to_pylist()
         except ArrowException as error:
-            raise ValueError(f"{error}") from error
+            raise ValueError(f"{error}".rstrip(".")) from error
 
 
-def _written(path: Path) -> tuple[int, int]:
-    """When a file was written, and its size."""
-    found = path.stat()
-    return found.st_mtime_ns, found.st_size
+def written(path: Path) -> tuple[int, int]:
+    """When a file was written, and its bytes. A database may have a second file for what was written last."""
+    beside = _beside(path)
+    found = [path.stat(), *([beside.stat()] if beside.exists() else [])]
+    return max(each.st_mtime_ns for each in found), sum(each.st_size for each in found)
+
+
+def _beside(path: Path) -> Path:
+    """Where SQLite keeps what was written last."""
+    return path.with_name(f"{path.name}-wal")
 
 
 class Trackio(Source):
@@ -191,6 +209,12 @@ class Trackio(Source):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._last_rows = [0, 0]
+        self._seen: set[int] = set()
+        """Tables and traces that were read."""
+
+    def look(self, written: tuple[int, int]) -> None:
+        super().look(written)
+        self.done = 0  # The second file may be gone again: rows alone tell what is new.
 
     def stands_in(self, path: Path) -> bool:
         return path == self.path
@@ -200,7 +224,15 @@ class Trackio(Source):
             while rows := self._rows(table, "> ?", self._last_rows[table]):
                 for number, *row in rows:
                     self._last_rows[table] = number
-                    if record := _record(*row):
+                    try:
+                        record = _record(*row)
+                    except ValueError:
+                        self.faults["rows that are no JSON"] += 1
+                        continue
+                    # TRL logs its last table twice. The number that Trackio gives to its step is another one.
+                    told = hash(tuple(row[1:])) if table == 0 else number
+                    if record and told not in self._seen:
+                        self._seen.add(told)
                         yield 2 * number + table, record
         self.done = self.size
 
@@ -213,7 +245,9 @@ class Trackio(Source):
         """Some rows, each with its number, its step, its run and its columns."""
         query = f"SELECT rowid, step, run_name, {self.COLUMNS[table]} WHERE rowid {which} ORDER BY rowid LIMIT {ROWS}"
         try:
-            with closing(sqlite3.connect(f"file:{quote(str(self.path))}?mode=ro", uri=True)) as db:
+            # Where nobody writes, SQLite would leave two files beside the database.
+            how = "mode=ro" if _beside(self.path).exists() else "immutable=1"
+            with closing(sqlite3.connect(f"file:{quote(str(self.path))}?{how}", uri=True)) as db:
                 return db.execute(query, (number,)).fetchall()
         except sqlite3.Error as error:
             raise ValueError(f"{error}") from error
@@ -224,9 +258,13 @@ def _record(step: int, run: str, values: str, messages: str | None) -> Record:
     known = {"step": step, "run": run}
     if messages is not None:
         return {**_decoded(values), **known, "messages": _decoded(messages)}
-    tables = [each for each in _decoded(values).values() if isinstance(each, dict)]
-    rows = [row for each in tables for row in each.get("_value", ()) if isinstance(row, dict)]
-    return {"rollouts": [{**known, **row} for row in rows]} if rows else {}
+    rollouts = []
+    for table in _decoded(values).values():
+        for row in table.get("_value", ()) if isinstance(table, dict) else ():
+            if isinstance(row, dict):
+                told = {name: value for name, value in row.items() if value != "NaN"}  # a text here
+                rollouts.append({**known, **told})
+    return {"rollouts": rollouts} if rollouts else {}
 
 
 SOURCES: dict[str, type[Source]] = {".jsonl": Lines, ".parquet": Parquet, ".db": Trackio}

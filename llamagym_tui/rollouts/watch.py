@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from llamagym_tui.errors import LlamaGymError, described
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.inspected import Decision, InspectedToken, token_text
-from llamagym_tui.rollouts.formats import rollouts_of
+from llamagym_tui.rollouts.formats import READ, ill_typed, rollouts_of
 from llamagym_tui.rollouts.overheard import Overheard, calling_trainer, harmless
 from llamagym_tui.rollouts.rollout import Rollout, Token
 from llamagym_tui.runs.run_store import RunStore
@@ -39,6 +39,10 @@ OF_TRL = {
     "update_s": "step_time",
 }
 """The names under which TRL logs figures of `UpdateStats`."""
+
+
+OTHERS = {"truncated", "trajectory"}
+"""Fields of a rollout beside those of `READ`."""
 
 
 class LlamaGymWatch:
@@ -83,11 +87,18 @@ class LlamaGymWatch:
         """
         if not self._is_open():
             return
+        for name in record.keys() - READ - OTHERS:
+            self._say(f"A rollout has no field {name}; it is left out.")
         plain = {
             name: value.tolist() if hasattr(value, "tolist") else value
             for name, value in record.items()
         }
-        for rollout in rollouts_of(plain, self._texts_of):
+        for name in ill_typed(plain):
+            self._say(f"The {name} of a rollout was no number; it is left out.")
+        found = rollouts_of(plain, self._texts_of)
+        if not found:
+            self._say("A rollout had neither messages nor a completion; it is left out.")
+        for rollout in found:
             for event in self._events_of(rollout, is_cut=bool(record.get("truncated"))):
                 self._write(event)
 
@@ -121,7 +132,9 @@ class LlamaGymWatch:
                 )
             )
         for name, value in figures.items():
-            if name in found and value is not None:
+            if name not in found:
+                self._say(f"There is no figure {name}; it is left out. METRICS names all.")
+            elif value is not None:
                 found[name] = float(value)
         stats = events.UpdateStats(**found)
         self._write(

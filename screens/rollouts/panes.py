@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from textual.content import Content
 
@@ -110,7 +110,8 @@ class ListPane(Pane, can_focus=False):
         self._shown: object = None
         """What is listed, with its title."""
         self._groups: dict[int, int] = {}
-        """The numbers of groups, from 1 in each list; empty where several steps are listed."""
+        """The numbers of the step's groups, from 1 in the order in which they were written; empty where several steps
+        are listed."""
         self._titles = Words(classes="titles")
         super().__init__(2, "rollouts", "pane(3)", self._titles, self.lines)
 
@@ -119,15 +120,30 @@ class ListPane(Pane, can_focus=False):
         """The chosen one."""
         return self._rows[self.lines.cursor].entry if self._rows else None
 
-    def show(self, rows: Sequence[Found], title: str, chosen: Entry | None) -> None:
-        """List rollouts with words of each, and keep the cursor on the chosen one if it is among them."""
+    def show(
+        self,
+        rows: Sequence[Found],
+        title: str,
+        chosen: Entry | None,
+        written: Mapping[int | None, Sequence[Entry]],
+    ) -> None:
+        """List rollouts with words of each.
+
+        Args:
+            rows: what is listed.
+            title: of the list.
+            chosen: the cursor is on it, if it is among them.
+            written: all rollouts of each step, as they were written.
+        """
         if (rows, title) == self._shown:
             return
         self._shown = (rows, title)
         self._rows = rows
         entries = [row.entry for row in rows]
-        is_one_step = len({entry.step for entry in entries}) == 1
-        groups = dict.fromkeys(entry.group for entry in entries if is_one_step)
+        steps = {entry.step for entry in entries}
+        is_one_step = len(steps) == 1
+        of_step = written.get(steps.pop(), ()) if is_one_step else ()
+        groups = dict.fromkeys(entry.group for entry in of_step)
         self._groups = {group: number for number, group in enumerate(groups, 1)}
         cursor = entries.index(chosen) if chosen in entries else 0
         self.lines.show(len(entries), self._line, cursor)

@@ -1,4 +1,4 @@
-"""What repeats: words that many rollouts of a step share, with their share in the first step."""
+"""What repeats: words that rollouts of a step share, with their share in the first step."""
 
 import re
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from llamagym_tui.rollouts.repeats import Repeated, repeated
 from llamagym_tui.rollouts.rollout import Rollout
 from llamagym_tui.screens.widgets.dialogs import Dialog
 from llamagym_tui.screens.widgets.fields import Words
-from llamagym_tui.screens.widgets.lines import FAR, Lines
+from llamagym_tui.screens.widgets.lines import Lines
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import share, share_bar
 
@@ -31,9 +31,10 @@ class RepeatsDialog(Dialog[str]):
         Binding("escape,q,r", "dismiss", "Back"),
     ]
 
-    def __init__(self, now: Iterable[Rollout], first: Iterable[Rollout]) -> None:
-        """Rollouts of a step, and of the first step."""
+    def __init__(self, title: str, now: Iterable[Rollout], first: Iterable[Rollout]) -> None:
+        """Rollouts of a step, and of the first step, and what the list says of them."""
         super().__init__()
+        self._title = title
         self._now = now
         self._first = first
         self._rows: list[Repeated] = []
@@ -49,25 +50,23 @@ class RepeatsDialog(Dialog[str]):
 
     @work(thread=True)
     def _count(self) -> None:
-        before = {each.words: each.share for each in repeated(self._first, FAR)}
+        before = {each.words: each.share for each in repeated(self._first, least=1)}
         self._before = before
         # What was said from the beginning on comes last.
         self._rows = sorted(
-            repeated(self._now, MOST),
-            key=lambda each: (before.get(each.words, 0.0) - each.share, each.words),
+            repeated(self._now)[:MOST],
+            key=lambda each: (before.get(each.words, 0.0) - each.share, -each.share, each.words),
         )
         self.call_later(self._show)
 
     def _show(self) -> None:
-        self.query_one(Words).update(
-            "share of this step's rollouts, and of the first step's; most gained first"
-        )
+        self.query_one(Words).update(self._title if self._rows else "Nothing repeats.")
         self.query_one(Lines).show(len(self._rows), self._line, 0)
 
     def _line(self, at: int) -> Content:
         words, now = self._rows[at]
-        before = f" {share(self._before.get(words, 0.0), 0):>5}  "
-        return Content.assemble(share_bar(now), (before, ASIDE), one_line(words))
+        before = f" {share(self._before.get(words, 0.0), 0):>5}" if self._before else ""
+        return Content.assemble(share_bar(now), (before, ASIDE), f"  {one_line(words)}")
 
     def action_choose(self) -> None:
         if self._rows:

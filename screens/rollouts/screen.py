@@ -42,7 +42,7 @@ from llamagym_tui.screens.widgets.frame import HELP_KEY, Fitted
 from llamagym_tui.screens.widgets.lines import Lines
 from llamagym_tui.screens.widgets.look import heading
 from llamagym_tui.screens.widgets.numbers import number, plain
-from llamagym_tui.state.returns import counted
+from llamagym_tui.state.returns import counted, thinned
 
 LOOK_S = 1.0
 """Seconds between two looks at files that may have grown."""
@@ -50,8 +50,8 @@ SHOWN_S = 0.5
 """Seconds between two pictures of what was read or found meanwhile."""
 MOST_LINES = 2_000
 """Rollouts that are listed at once."""
-MOST_COMPARED = 500
-"""Rollouts of a step in which repeated words are counted."""
+MOST_COMPARED = 200
+"""Rollouts, evenly spaced, in which repeated words are counted."""
 
 
 class RolloutsScreen(Fitted[None]):
@@ -92,7 +92,7 @@ class RolloutsScreen(Fitted[None]):
             "r",
             "repeats",
             "Repeats",
-            tooltip="Words that many rollouts of the step share, now and in the first step.",
+            tooltip="Words that rollouts of the step share, now and in the first step.",
             id="view.repeats",
         ),
         *[
@@ -224,7 +224,7 @@ class RolloutsScreen(Fitted[None]):
             title = f"{len(entries):,} · found{so_far}: {self._words} · esc goes back"
         if len(entries) > MOST_LINES:
             title = f"the first {MOST_LINES:,} of {title}"
-        self._list.show(rows, title, self._entry)
+        self._list.show(rows, title, self._entry, self._rollouts.steps)
         self._open()
 
     @on(Lines.Moved, "#rollouts")
@@ -373,10 +373,16 @@ class RolloutsScreen(Fitted[None]):
         """Show what repeats in the chosen step, and search for what is chosen of it."""
         from llamagym_tui.screens.rollouts.repeats import RepeatsDialog
 
-        steps = self._steps
-        first = steps.figures[min(1, len(steps.figures) - 1)].step
-        now, then = (self._entries(step)[:MOST_COMPARED] for step in (steps.step, first))
-        dialog = RepeatsDialog(self._read_whole(now), self._read_whole(then))
+        step, figures = self._steps.step, self._steps.figures
+        now = thinned(self._entries(step), MOST_COMPARED)
+        title = f"share of {counted(len(now), 'rollout')}"
+        if step is not None:
+            title += f" of step {step:,}"
+        then: list[Entry] = []
+        if len(figures) > 1:
+            then = thinned(self._entries(figures[1].step), MOST_COMPARED)
+            title += ", and of the first step's; most gained first"
+        dialog = RepeatsDialog(title, self._read_whole(now), self._read_whole(then))
         self.app.push_screen(dialog, self.search_for)
 
     def _read_whole(self, entries: Sequence[Entry]) -> Iterator[Rollout]:

@@ -1,6 +1,7 @@
 """Figures of a step and orders of a list, by hand-worked numbers."""
 
 import pytest
+from msgspec.structs import replace
 
 from llamagym_tui.rollouts.figures import ORDERS, ordered, step_figures
 from llamagym_tui.rollouts.repeats import Repeated, common_start, repeated
@@ -25,6 +26,13 @@ def test_a_step():
     assert (found.rollouts, found.mean, found.groups, found.alike) == (6, 1.8, 2, 0.5)
     assert found.spread == pytest.approx(2.96**0.5)
     assert found.length == pytest.approx(63 / 6)
+
+
+def test_groups_of_a_prompt_are_one_in_each_step():
+    steps = [(1, 0.0), (1, 1.0), (2, 1.0), (2, 1.0)]
+    entries = [replace(entry(at, reward), step=step) for at, (step, reward) in enumerate(steps)]
+    found = step_figures(None, entries)
+    assert (found.groups, found.alike) == (2, 0.5)
 
 
 def test_a_step_without_rewards():
@@ -56,10 +64,19 @@ def said(text: str) -> Rollout:
 
 
 def test_what_many_say_is_counted_once_in_each():
-    found = repeated([said("so it is, so it is"), said("so it is not"), said("no"), said("")])
-    assert found[0] == Repeated("so it is", 0.5)
+    rollouts = [said("so it is, so it is"), said("so it is not"), said("no"), said("")]
+    assert repeated(rollouts) == [Repeated("so it is", 0.5)]
+    found = repeated(rollouts, least=1)
     assert Repeated("it is not", 0.25) in found
     assert not any("sure" in each.words for each in found)
+
+
+def test_punctuation_that_repeats_is_left_out():
+    found = repeated([said('{"look_up": ["x"], "y": 3}'), said('{"look_up": ["x"], "y": 4}')])
+    assert [each.words for each in found] == []
+    # Two words of three.
+    found = repeated([said("look_up ( x"), said("look_up ( x")])
+    assert [each.words for each in found] == ["look_up ( x"]
 
 
 def test_how_far_texts_are_alike():

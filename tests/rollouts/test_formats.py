@@ -134,6 +134,12 @@ def test_tokens_beside_the_text_are_those_of_the_last_reply():
     assert tokens == (Token("n", -1.0, -1.5, 0.5), Token("o", -2.0, None, None))
 
 
+def test_tokens_beside_several_replies_are_those_of_the_last():
+    replies = [{"role": "assistant", "content": each} for each in ("x", "ab")]
+    first, last = only({"messages": replies, "token_ids": [0, 1]}).messages
+    assert (first.tokens, last.tokens) == ((), (Token("a"), Token("b")))
+
+
 def test_a_row_of_verifiers_has_the_tokens_of_each_turn():
     turns = [
         {"tokens": {"prompt_ids": [1], "completion_ids": [0], "completion_logprobs": [-0.5]}},
@@ -170,6 +176,10 @@ def test_values_of_another_type_are_not_there():
     assert only(record) == Rollout((Said("assistant", "x"),))
     assert ill_typed(record) == ["step", "reward"]
     assert ill_typed({"reward": None, "score": 1.0}) == []
+
+
+def test_a_number_whose_square_is_none_is_none():
+    assert only({"prompt": "p", "completion": "x", "reward": 1e308}).reward is None
 
 
 def test_what_is_no_rollout():

@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+import pandas
 import pytest
 
 from llamagym_tui.errors import UsageError
@@ -66,6 +67,25 @@ def test_rollouts_of_a_prompt_are_a_group_whatever_their_step(tmp_path):
     path.write_text(line("a", step=1) + line("b", step=2) + other)
     first, second, third = read(path).entries
     assert first.group == second.group != third.group
+
+
+def test_a_group_that_is_named_counts_instead_of_the_prompt(tmp_path):
+    path = tmp_path / "all.jsonl"
+    path.write_text(line("a", group=1) + line("b", group=2))
+    first, second = read(path).entries
+    assert first.group != second.group
+
+
+def test_a_table_that_is_written_anew(tmp_path):
+    path = tmp_path / "completions_00001.parquet"
+    row = {"step": 1, "prompt": "Go.", "completion": "a", "long": 1.0, "advantage": 0.5}
+    pandas.DataFrame([row]).to_parquet(path)
+    found = read(path)
+    pandas.DataFrame([{**row, "completion": each} for each in ("b", "c")]).to_parquet(path)
+    read_on(found)
+    assert said(found) == ["b", "c"]
+    read_on(found)
+    assert len(found.entries) == 2
 
 
 def test_a_file_that_grows(tmp_path):
@@ -218,6 +238,7 @@ def test_tokens_are_shown_by_their_ids_without_a_tokenizer(tmp_path):
     (entry,) = found.entries
     assert [token.text for token in found.rollout(entry).messages[-1].tokens] == ["⟨17⟩", "⟨4⟩"]
     assert entry.length == 2
+    assert found.notes[-1] == "Tokens are shown by their ids; --model NAME gives their texts."
     named = read(path, texts_of=lambda ids: [f"t{each}" for each in ids])
     tokens = named.rollout(named.entries[0]).messages[-1].tokens
     assert [token.text for token in tokens] == ["t17", "t4"]

@@ -87,7 +87,8 @@ def test_a_rollout_told_by_hand_is_the_one_that_view_reads(tmp_path: Path) -> No
     assert (shown.stats.policy_loss, shown.stats.kl_ref, shown.stats.lr) == (0.125, 0.5, 1e-6)
     assert math.isnan(shown.stats.entropy), "nobody has told it"
     assert (shown.episodes, shown.updates, shown.phase) == (2, 1, "stopped")
-    assert not warnings_of(tmp_path / "run")
+    wanted = "There is no figure unheard_of; it is left out. METRICS names all."
+    assert warnings_of(tmp_path / "run") == [wanted]
 
 
 def test_every_rollout_is_kept_and_readers_see_an_update_at_once(tmp_path: Path) -> None:

@@ -1,7 +1,11 @@
 """What TRL and Trackio write of a real run of GRPO, and what a run of ours logs."""
 
+import math
+import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -43,18 +47,23 @@ def test_what_trl_and_trackio_write(trained, path):
     found = read(trained / path)
     assert list(found.steps) == [1, 2]
     # Trackio gets the last step twice, as TRL logs once more at the end.
-    assert [len(each) for each in found.steps.values()] == [8, 16 if path.endswith("db") else 8]
+    assert [len(each) for each in found.steps.values()] == [8, 8]
     for entries in found.steps.values():
         assert len({each.group for each in entries}) == 2
     for entry in found.entries:
         rollout = found.rollout(entry)
         prompt, completion = rollout.messages
         assert (prompt.role, prompt.text) in (("user", "Say a."), ("user", "Say b."))
-        reward = len(completion.text) + (0.5 if "0" in completion.text else 0.0)
+        facts = dict(rollout.facts)
+        assert facts["letters"] == str(len(completion.text))
+        # Every other one is not rewarded by `half`.
+        reward = len(completion.text) + float(facts.get("half", 0.0))
         assert rollout.reward == entry.reward == reward
         assert rollout.advantage is not None
-        assert dict(rollout.facts)["letters"] == str(len(completion.text))
-    assert found.notes == ["These files have no log-probabilities, no reference log-probabilities."]
+    assert found.notes == [
+        "These files have no log-probabilities, no reference log-probabilities.",
+        "The reward is the plain sum of letters, half: the files have no weights.",
+    ]
 
 
 def test_a_trace_of_trackio(trained):
@@ -131,6 +140,61 @@ def test_an_episode_belongs_to_the_update_after_its_end(tmp_path):
     (entry,) = found.entries
     assert entry.step == 5
     assert found.rollout(entry).said == "hit"
+
+
+def test_a_turn_in_which_a_person_acted(tmp_path):
+    turn = TurnFinished(
+        episode=0,
+        turn=0,
+        reply="hit",
+        action=1,
+        action_name="hit",
+        how="human",
+        reward=0.0,
+        replaced="stick",
+    )
+    events = [
+        EpisodeStarted(episode=0, system_prompt="", prompt_version=1, mode="train"),
+        turn,
+        EpisodeFinished(episode=0, episode_return=0.0, length=1, end="truncated"),
+    ]
+    found = read(record(tmp_path / "run", events))
+    (said,) = found.rollout(found.entries[0]).messages
+    assert said.note == "hit, chosen by a person"
+
+
+def test_an_episode_that_nobody_rewarded(tmp_path):
+    turn = TurnFinished(
+        episode=0, turn=0, reply="x", action=None, action_name="x", how="custom", reward=0.0
+    )
+    events = [
+        EpisodeStarted(episode=0, system_prompt="", prompt_version=1, mode="train"),
+        turn,
+        EpisodeFinished(episode=0, episode_return=math.nan, length=1, end="terminated"),
+        fakes.counted([1.0, 1.0], episodes=40),
+    ]
+    found = read(record(tmp_path / "run", events))
+    (entry,) = found.entries
+    assert entry.reward is found.rollout(entry).messages[0].reward is None
+    assert "The log of this run keeps 1 of its 40 episodes." in found.notes
+
+
+def test_a_row_of_trackios_that_is_broken_costs_itself(trained, tmp_path):
+    path = tmp_path / "demo.db"
+    shutil.copy(trained / "trackio" / "demo.db", path)
+    with closing(sqlite3.connect(path)) as db:
+        whole = db.execute(
+            "SELECT * FROM metrics WHERE CAST(metrics AS TEXT) LIKE '%trackio.table%'"
+        ).fetchone()
+        for text in ("not json", whole[5].decode().replace('"step":1', '"step":9')):
+            columns = "run_id, timestamp, run_name, step, metrics"
+            query = f"INSERT INTO metrics ({columns}) VALUES (?, ?, ?, ?, ?)"
+            db.execute(query, (*whole[1:5], text))
+        db.commit()
+    found = read(path)
+    assert [each.name for each in tmp_path.iterdir()] == ["demo.db"], "nothing is written"
+    assert list(found.steps) == [1, 2, 9]
+    assert "Left out of demo.db: rows that are no JSON (1)." in found.notes
 
 
 def test_each_episode_of_a_run_is_found_again(tmp_path):

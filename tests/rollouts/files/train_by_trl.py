@@ -21,7 +21,7 @@ def letters(completions, **_):
 
 
 def half(completions, **_):
-    return [0.5 if "0" in each[0]["content"] else None for each in completions]
+    return [0.5 if at % 2 else None for at in range(len(completions))]
 
 
 if __name__ == "__main__":

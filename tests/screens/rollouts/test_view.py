@@ -111,6 +111,12 @@ async def test_the_order_is_by_reward_and_by_what_changed_most():
         await pilot.press("o", "o")
         assert "worst first" in title(pilot)
         assert "Ten, I think." in listed(pilot)[0]
+        # Its group was written second, and keeps its number, in a search too.
+        assert listed(pilot)[0].split()[0] == "2"
+        await pilot.press("slash", *"eleven", "enter")
+        await until(pilot, lambda: "1 · found" in title(pilot), "the find")
+        assert listed(pilot)[0].split()[0] == "2"
+        await pilot.press("escape")
         await pilot.press("o", "o")
         assert "changed most" in title(pilot)
         # The mean of group a went from ½ to 1, that of b from 0 to ⅝.
@@ -244,10 +250,27 @@ async def test_what_repeats_is_listed_by_what_it_gained_since_the_first_step_and
         await pilot.press("r")
         await sees(pilot, "I am sorry")
         first = widget_text(pilot.app.screen.query_one(Lines)).splitlines()[0]
-        # In 4 of the 8 rollouts of step 2, and in 1 of the 5 of step 1; others are in 1 of 8, and new.
+        # In 4 of the 8 rollouts of step 2, and in 1 of the 5 of step 1.
         assert "50%   20%  I am sorry" in first
+        assert "share of 8 rollouts of step 2, and of the first step's" in shown(pilot)
+        assert "Ten , I" not in shown(pilot), "one rollout of step 2 says it"
         await pilot.press("enter")
         await until(pilot, lambda: "5 · found" in title(pilot), "the finds")
+
+
+async def test_what_only_one_rollout_says_does_not_repeat_and_without_steps_nothing_is_compared():
+    write([record("It is seven.", reward=1.0), record("So it was.", reward=0.0)])
+    async with viewed() as pilot:
+        await pilot.press("r")
+        await sees(pilot, "Nothing repeats.")
+        await pilot.press("escape")
+        write([record("It is seven.", reward=1.0)])
+        await until(pilot, lambda: len(listed(pilot)) == 3, "a third rollout")
+        await pilot.press("r")
+        await sees(pilot, "share of 3 rollouts")
+        assert "step" not in str(pilot.app.screen.query_one(Static).content)
+        # "It is seven", "is seven .": in two of three.
+        assert "67%  It is seven" in widget_text(pilot.app.screen.query_one(Lines))
 
 
 async def test_at_the_newest_step_it_follows_and_elsewhere_it_stays():
