@@ -34,9 +34,7 @@ KEPT_SETTINGS = (
 """Settings that an evaluation takes from a run if it plays the same agent."""
 
 
-def typed_evaluation(
-    agent: str, given: Mapping[str, Any], *, weights: bool = True
-) -> RunConfig:
+def typed_evaluation(agent: str, given: Mapping[str, Any], *, weights: bool = True) -> RunConfig:
     """The settings of an evaluation from those that were typed, by their dotted names.
 
     Args:

@@ -64,7 +64,9 @@ def model_folder(
     configs = ("config.json", "adapter_config.json")
     folders = [f for f in (path / "model", path) if any((f / each).is_file() for each in configs)]
     for folder in folders:
-        if not weights or any(file.name != VALUE_HEAD_FILE for file in folder.glob("*.safetensors")):
+        if not weights or any(
+            file.name != VALUE_HEAD_FILE for file in folder.glob("*.safetensors")
+        ):
             return folder
     if folders:
         raise ModelLoadError(
