@@ -51,6 +51,8 @@ class Source(ABC):
         """As of `written`, at the last look."""
         self.note = ""
         """What became of the file, a sentence for people."""
+        self.told: dict[int | None, Record] = {}
+        """Figures of a step that the file itself has, by the names of `UpdateStats`."""
         self.faults: Counter[str] = Counter()
         """What was skipped, as a plural that follows its number: ``lines that are no JSON``."""
 
@@ -128,6 +130,7 @@ class RunLog(Lines):
                 yield from self._episode()
             if kind == "UpdateFinished":
                 self._updates = event.get("update", self._updates)
+                self.told[self._updates] = event.get("stats", {})
             if kind == "EpisodesCounted":
                 self._played = event.get("episodes", self._played)
             if kind == "EpisodeStarted":

@@ -105,6 +105,11 @@ def test_a_run_of_ours(tmp_path):
     ]
     found = read(record(tmp_path / "run", [*events, *more]))
     assert list(found.steps) == [1]
+    # All episodes of the update count, of which the log has one.
+    told = fakes.STATS
+    figures = found.figures(1)
+    assert figures[1:4] == (told.episodes, told.mean_return, told.return_std)
+    assert figures.length == 1
     (entry,) = found.entries
     assert entry.length == 1  # a token: the turn was inspected after its episode
     assert found.notes == ["These files have no reference log-probabilities."]
