@@ -544,7 +544,8 @@ def doctor(
     if given or agent:
         from llamagym_tui.cli import trained_tokens
 
-        trained_tokens.report(typed_evaluation(agent or "blackjack", given))
+        config = typed_evaluation(agent or "blackjack", given, weights=False)
+        trained_tokens.report(config)
     else:
         from llamagym_tui.cli.doctor import report
 

@@ -1,6 +1,6 @@
 """`doctor --model`: prints which tokens of an example are trained, and what is to be known of the model's template.
 
-No weights are loaded. Prompts, tokens and mask are those of a run.
+No weights are loaded. Tokens and mask are those of a run, and a prompt has all earlier turns.
 """
 
 from collections.abc import Sequence
@@ -41,10 +41,12 @@ def report(config: RunConfig) -> None:
         EnvError: the environment cannot be played.
     """
     chat = load_chat(config.model)
-    # Where a template rewrites earlier replies, it is mostly their thoughts that it leaves out.
-    thought = "" if chat.keeps_history else THOUGHT.removeprefix(chat.opens)
     policy = WeightlessPolicy(chat, history=None)
-    rows = examples(policy, _example(config, thought))
+    rows = examples(policy, _example(config, thought=""))
+    faults = template_faults(chat, rows[0].input_ids)
+    if "history" in faults:
+        # It is mostly thoughts that such a template leaves out.
+        rows = examples(policy, _example(config, THOUGHT.removeprefix(chat.opens)))
     count = counted(len(rows), "sequence")
     echo(f"The first turns of an episode, with all earlier ones in a prompt, in {count}:")
     console = Console(highlight=False)
@@ -73,7 +75,6 @@ def report(config: RunConfig) -> None:
                     show("inserted", ids[:inserted])
                 show("read", ids[inserted:])
     echo(LEGEND, lines=True)
-    faults = template_faults(chat, rows[0].input_ids)
     for name, text in faults.items():
         echo(f"{name}: {text}")
     if not faults:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.literal import echo, echo_json
-from llamagym_tui.rollouts.figures import step_figures
 from llamagym_tui.rollouts.index import Rollouts
 from llamagym_tui.rollouts.search import Pattern, search
 from llamagym_tui.runs.model_registry import BUNDLED, folder_of_known, full_name
@@ -50,7 +49,7 @@ def print_rollouts(rollouts: Rollouts, *, words: str, as_json: bool) -> None:
         ]
     elif rollouts.entries:
         steps = sorted(rollouts.steps.items(), key=lambda each: (each[0] is not None, each[0] or 0))
-        lines = [step_figures(*each)._asdict() for each in steps]
+        lines = [rollouts.figures(step)._asdict() for step, _ in steps]
     for line in lines:
         if as_json:
             echo_json(line)

@@ -209,7 +209,9 @@ class HumanGame:
         if reading.failed:
             why = agent.reading_fault or "The reply names no action."
             instead = agent.action_name(agent.fallback_action)
-            raise ActionParseError(f"{why} After a model's the environment would get {instead}.")
+            raise ActionParseError(
+                f"{why} Nothing was done. If a model wrote this, the environment would get {instead}."
+            )
         return self._take(reply, reading)
 
     def _take(self, reply: str, reading: ActionReading) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from llamagym_tui.errors import LlamaGymError, UsageError
+from llamagym_tui.rollouts.figures import StepFigures, step_figures
 from llamagym_tui.rollouts.formats import TextsOf, ill_typed, rollouts_of, summed
 from llamagym_tui.rollouts.rollout import OPENING, Entry, Record, Rollout
 from llamagym_tui.rollouts.sources import RUN_LOG, Source, source_of, written
@@ -117,6 +118,24 @@ class Rollouts:
                 return True
         self._unread = None
         return False
+
+    def told(self, step: int | None) -> Record:
+        """What the files themselves say of a step, by the names of `UpdateStats`."""
+        return next((told for each in self.sources if (told := each.told.get(step))), {})
+
+    def figures(self, step: int | None) -> StepFigures:
+        """The figures of a step, or of all rollouts.
+
+        A run of ours keeps only some episodes; its reward is then the mean return of all that the step's update learnt
+        from.
+        """
+        entries = self.entries if step is None else self.steps[step]
+        found, told = step_figures(step, entries), self.told(step)
+        if told.get("episodes", 0) <= len(entries):
+            return found
+        return found._replace(
+            rollouts=told["episodes"], mean=told["mean_return"], spread=told["return_std"]
+        )
 
     def rollout(self, entry: Entry) -> Rollout:
         """The whole of a rollout. Raises RolloutsError: its file was removed or changed."""

@@ -51,6 +51,8 @@ class Source(ABC):
         """As of `written`, at the last look."""
         self.note = ""
         """What became of the file, a sentence for people."""
+        self.told: dict[int | None, Record] = {}
+        """Figures of a step that the file itself has, by the names of `UpdateStats`."""
         self.faults: Counter[str] = Counter()
         """What was skipped, as a plural that follows its number: ``lines that are no JSON``."""
 
@@ -128,6 +130,7 @@ class RunLog(Lines):
                 yield from self._episode()
             if kind == "UpdateFinished":
                 self._updates = event.get("update", self._updates)
+                self.told[self._updates] = event.get("stats", {})
             if kind == "EpisodesCounted":
                 self._played = event.get("episodes", self._played)
             if kind == "EpisodeStarted":
@@ -187,9 +190,14 @@ class Parquet(Source):
 
 def written(path: Path) -> tuple[int, int]:
     """When a file was written, and its bytes. A database may have a second file for what was written last."""
-    beside = path.with_name(f"{path.name}-wal")
+    beside = _beside(path)
     found = [path.stat(), *([beside.stat()] if beside.exists() else [])]
     return max(each.st_mtime_ns for each in found), sum(each.st_size for each in found)
+
+
+def _beside(path: Path) -> Path:
+    """Where SQLite keeps what was written last."""
+    return path.with_name(f"{path.name}-wal")
 
 
 class Trackio(Source):
@@ -240,7 +248,9 @@ class Trackio(Source):
         """Some rows, each with its number, its step, its run and its columns."""
         query = f"SELECT rowid, step, run_name, {self.COLUMNS[table]} WHERE rowid {which} ORDER BY rowid LIMIT {ROWS}"
         try:
-            with closing(sqlite3.connect(f"file:{quote(str(self.path))}?mode=ro", uri=True)) as db:
+            # Where nobody writes, SQLite would leave two files beside the database.
+            how = "mode=ro" if _beside(self.path).exists() else "immutable=1"
+            with closing(sqlite3.connect(f"file:{quote(str(self.path))}?{how}", uri=True)) as db:
                 return db.execute(query, (number,)).fetchall()
         except sqlite3.Error as error:
             raise ValueError(f"{error}") from error

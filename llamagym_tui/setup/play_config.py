@@ -34,9 +34,11 @@ KEPT_SETTINGS = (
 """Settings that an evaluation takes from a run if it plays the same agent."""
 
 
-def typed_evaluation(agent: str, given: Mapping[str, Any]) -> RunConfig:
+def typed_evaluation(agent: str, given: Mapping[str, Any], *, weights: bool = True) -> RunConfig:
     """The settings of an evaluation from those that were typed, by their dotted names.
 
+    Args:
+        weights: False if the model's weights need not be there.
     Raises:
         UsageError: there is no such model, or an endpoint's opponent would be a policy.
     """
@@ -56,7 +58,8 @@ def typed_evaluation(agent: str, given: Mapping[str, Any]) -> RunConfig:
             )
     else:
         model = checked_model(model)
-        model_registry.require_model(model)
+        if weights:
+            model_registry.require_model(model)
     own = with_own_settings(agent_class, {})
     return evaluated_config(catalog.absolute_spec(agent), model, given, own=own)
 

@@ -1,5 +1,6 @@
 """The conversation as rows, a turn or a notice each: on one line, and in full. Every text is literal."""
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -280,4 +281,6 @@ def return_text(episode_return: float) -> tuple[str, str]:
         return f"▲ {number(episode_return)}", "bold $text-success"
     if episode_return < 0:
         return f"▼ {number(episode_return)}", "bold $text-error"
+    if math.isnan(episode_return):  # nobody has rewarded it
+        return "no reward", ASIDE
     return f"■ {number(episode_return)}", f"bold {ASIDE}"

@@ -202,6 +202,8 @@ class HumanTableScreen(ChoosingScreen):
         return "next episode"
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "write":
+            return True if self.choices else None
         return self._opened and self._game.over if action == "next" else True
 
     def action_choose(self, index: int) -> None:
@@ -217,7 +219,9 @@ class HumanTableScreen(ChoosingScreen):
     @on(SentenceInput.Submitted)
     def _say(self, event: SentenceInput.Submitted) -> None:
         self._take(event.value, partial(self._game.say, event.value))
-        if not self._fault:
+        if self._fault:
+            event.input.select_all()  # What is typed next replaces it.
+        else:
             event.input.clear()
 
     def _take(self, name: str, action: Callable[[], bool]) -> None:
@@ -269,7 +273,7 @@ class HumanTableScreen(ChoosingScreen):
 
     async def action_leave(self) -> None:
         """Stop writing a reply; else back, where the episode under way waits, or out of an app of this table alone."""
-        if self._writes:
+        if self._writes and self.choices:
             self.action_write()
         elif self.app.screen_stack[0] is self:
             await self.app.run_action("app.quit")

@@ -14,9 +14,9 @@ MOST_NATS = 700.0
 """Log-probabilities beyond which an exponential is no number."""
 LOG_RATIO = "log-ratio"
 COLOURED = {
-    "log-probability": "amber: improbable",
-    LOG_RATIO: "amber: below the reference",
-    "advantage": "amber: below 0",
+    "log-probability": "amber or underlined: improbable",
+    LOG_RATIO: "amber or underlined: below the reference",
+    "advantage": "amber or underlined: below 0",
 }
 """The figures of a token by which it can be coloured, and what the colours mean."""
 FULL = {"log-probability": 4.0, LOG_RATIO: 1.0, "advantage": 2.0}
@@ -44,8 +44,13 @@ def colourings(rollout: Rollout) -> list[str]:
 
 
 def token_style(app: App[object], figures: dict[str, float], name: str) -> Style:
-    """The style of a token on the scale of the policy map: warm below 0, cold above, none near it."""
+    """The style of a token on the scale of the policy map: warm below 0, cold above, none near it.
+
+    Without colours it is underlined below 0, and bold above.
+    """
     value = figures.get(name, 0.0) / FULL[name]
     if math.isnan(value) or abs(value) < LEAST:
         return Style()
+    if app.no_color:
+        return Style(underline=value < 0, bold=value > 0)
     return scale_style(app, 0.5 - min(max(value, -1.0), 1.0) / 2)

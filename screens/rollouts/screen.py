@@ -21,7 +21,7 @@ from textual.worker import get_current_worker
 
 from llamagym_tui.errors import LlamaGymError, UsageError
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.rollouts.figures import ORDERS, StepFigures, ordered, step_figures
+from llamagym_tui.rollouts.figures import ORDERS, StepFigures, ordered
 from llamagym_tui.rollouts.index import Rollouts
 from llamagym_tui.rollouts.rollout import Entry, Rollout, Token
 from llamagym_tui.rollouts.search import Found, Pattern, search
@@ -177,8 +177,9 @@ class RolloutsScreen(Fitted[None]):
         known: dict[object, StepFigures] = {}
         for step in (None, *steps):
             if entries := self._entries(step):
-                key = (step, len(entries), entries[-1])
-                known[key] = self._known.get(key) or step_figures(step, entries)
+                told = self._rollouts.told(step).get("episodes")
+                key = (step, len(entries), entries[-1], told)
+                known[key] = self._known.get(key) or self._rollouts.figures(step)
         self._known = known
         return list(known.values())
 

@@ -16,7 +16,7 @@ from tests.engine.tokens.test_template_faults import SOUND, THOUGHTLESS
 
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Writes a model of a template, whose weights cannot be loaded."""
+    """Writes the tokenizer and configuration of a model of a template; it has no weights."""
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path / "data"))
     folder = tmp_path / "model"
 
@@ -27,7 +27,6 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         LlamaConfig(architectures=["LlamaForCausalLM"]).save_pretrained(folder)
         if names_end:
             GenerationConfig(eos_token_id=tokenizer.eos_token_id).save_pretrained(folder)
-        (folder / "model.safetensors").write_text("none")
         return str(folder)
 
     return write
@@ -76,4 +75,20 @@ def test_ends_come_from_the_configuration_where_there_is_no_other_file(model: An
 def test_a_model_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
     result = doctor("--model", str(tmp_path))
     assert result.exit_code == 1
-    assert result.stderr.startswith("llamagym-tui: No model in ")
+    assert result.stderr == (
+        f"llamagym-tui: No model in {str(tmp_path)!r}: a folder with config.json and a tokenizer is needed.\n"
+    )
+
+
+@pytest.mark.parametrize("when", ["true", "m.role == 'assistant'"])
+def test_a_template_that_changes_messages_is_refused_in_words_of_its_own(
+    model: Any, when: str
+) -> None:
+    changing = CHATML.replace("m['content']", f"m.content.upper() if {when} else m.content")
+    result = doctor("--model", model(changing))
+    assert result.exit_code == 1
+    assert result.stderr.startswith(
+        "llamagym-tui: The model's chat template changes what messages say"
+    )
+    trimming = model(CHATML.replace("m['content']", "m.content | trim"))
+    assert doctor("--model", trimming).exit_code == 0

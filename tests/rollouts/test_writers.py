@@ -105,6 +105,11 @@ def test_a_run_of_ours(tmp_path):
     ]
     found = read(record(tmp_path / "run", [*events, *more]))
     assert list(found.steps) == [1]
+    # All episodes of the update count, of which the log has one.
+    told = fakes.STATS
+    figures = found.figures(1)
+    assert figures[1:4] == (told.episodes, told.mean_return, told.return_std)
+    assert figures.length == 1
     (entry,) = found.entries
     assert entry.length == 1  # a token: the turn was inspected after its episode
     assert found.notes == ["These files have no reference log-probabilities."]
@@ -192,6 +197,7 @@ def test_a_row_of_trackios_that_is_broken_costs_itself(trained, tmp_path):
             db.execute(query, (*whole[1:5], text))
         db.commit()
     found = read(path)
+    assert [each.name for each in tmp_path.iterdir()] == ["demo.db"], "nothing is written"
     assert list(found.steps) == [1, 2, 9]
     assert "Left out of demo.db: rows that are no JSON (1)." in found.notes
 

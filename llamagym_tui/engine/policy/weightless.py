@@ -36,14 +36,14 @@ class WeightlessPolicy(Policy):
 
 
 def load_chat(name: str) -> ChatTokenizer:
-    """The tokenizer and template of a model, as a policy has them; its weights are not loaded.
+    """The tokenizer and template of a model, as a policy has them; its weights need not be there.
 
     Raises:
         ModelLoadError: the model is not there, is not a causal LM, or nothing ends its replies.
     """
     name = model_registry.full_name(name)
     entry = model_registry.find(name) or ModelEntry(name, short=name)
-    with reading(name) as source:
+    with reading(name, weights=False) as source:
         tokenizer = tokenizer_of(source, entry)
         try:
             sampling = GenerationConfig.from_pretrained(source, local_files_only=is_local(source))

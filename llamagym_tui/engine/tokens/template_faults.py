@@ -27,6 +27,10 @@ FAULTS = {
     "system moved": "The template writes the system message into a user message: the first, or the last. The model "
     "reads it as the user's words; in the last, it moves with each turn, which rewrites the history. That is so here "
     "and elsewhere. Where a conversation has several turns, write your prompt into the first user message.",
+    "no prompt": "The template ignores add_generation_prompt: a prompt ends without the header of a reply. The model "
+    "writes the header itself, or goes on in another role. Here and elsewhere, a reply is sampled and trained right "
+    "behind the user's message, and later prompts have the header in between. Write "
+    "{% if add_generation_prompt %}{{ $header }}{% endif %} at the end of the template.",
     "no end": "The template ends a reply with no token of its own. Whoever trains on its text teaches no end, and "
     "replies run on. Here $end ends a reply, is sampled and is trained. Write eos_token behind a reply in the "
     "template.",
@@ -67,6 +71,8 @@ def template_faults(chat: ChatTokenizer, ids: list[int]) -> dict[str, str]:
     opened = chat.render([user(MARK)], prompt=True)
     told = chat.render([system(MARK), user("")], prompt=True)
     replied = chat.render([user(MARK), assistant(MARK)], prompt=False)
+    header = replied.removeprefix(opened).partition(MARK)[0]
+    no_prompt = header.strip() and opened == chat.render([user(MARK)], prompt=False)
     end = chat.end_ids[0]
     # The last reply may have another end than earlier ones.
     behind = chat.ids(replied.rpartition(MARK)[2])
@@ -79,11 +85,13 @@ def template_faults(chat: ChatTokenizer, ids: list[int]) -> dict[str, str]:
         "no BOS": tokenizer("a")["input_ids"][:1] == bos and chat.ids(opened)[:1] != bos,
         "system refused": not chat.takes_system,
         "system moved": chat.takes_system and told.partition(MARK)[0] == opened.partition(MARK)[0],
+        "no prompt": no_prompt,
         "no end": not has_end,
         "end unknown": has_end and end not in chat.model_ends,
         "other EOS": has_end and end != tokenizer.eos_token_id,
         "padding": tokenizer.pad_token_id in chat.end_ids,
-        "history": not chat.keeps_history,
+        # A header that prompts lack is in earlier turns. Whatever else they have is told once prompts have it, too.
+        "history": not chat.keeps_history and not no_prompt,
         "drift": again != ids,
         "no markers": is_own and "endgeneration" not in template,
     }
@@ -92,6 +100,7 @@ def template_faults(chat: ChatTokenizer, ids: list[int]) -> dict[str, str]:
         "bos": tokenizer.bos_token,
         "eos": tokenizer.eos_token,
         "pad": tokenizer.pad_token,
+        "header": repr(header),
         "end": named(end),
         "stops": ", ".join(map(named, chat.model_ends)) or "nothing",
         "drifted": tokenizer.decode(ids[at : at + SHOWN]),

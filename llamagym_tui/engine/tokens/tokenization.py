@@ -70,7 +70,7 @@ class ChatTokenizer:
             sampling: the model's `GenerationConfig`, which may name ids that end a reply, next to those that tokenizer
                 and template have.
         Raises:
-            ModelLoadError: the template does not render a conversation.
+            ModelLoadError: the template does not render a conversation, or changes its messages.
         """
         self.tokenizer = tokenizer
         self.model_ends = _model_ends(tokenizer, sampling)
@@ -88,6 +88,8 @@ class ChatTokenizer:
             tokenizer.chat_template = f"{'{{ bos_token }}' if begins else ''}{PLAIN_TEMPLATE}"
         try:
             self._look()
+        except ModelLoadError:
+            raise
         except Exception as error:
             raise ModelLoadError(
                 f"The model's chat template cannot be used ({described(error)}): take another model or template."
@@ -238,6 +240,11 @@ class ChatTokenizer:
         """Ids that end a reply: the template's own end, those of the tokenizer and the model, and control tokens with
         which the next turn begins."""
         text = self.render([user(MARK), assistant(MARK), user(MARK)], prompt=True)
+        if text.count(MARK) < 3:
+            raise ModelLoadError(
+                "The model's chat template changes what messages say, or leaves some out, so that no reply is found "
+                "again in a conversation: let it write the content of each message as it is, or take another model."
+            )
         after = self.ids(text.split(MARK, 3)[2])
         known = {*self._special, *self.tokenizer.added_tokens_decoder}
         controls = [token for token in after if token in known]

@@ -42,6 +42,8 @@ RETURNING = SOUND.replace(
 OPEN = SOUND.replace("<|im_end|>", "")
 """It ends no turn."""
 BOS = "<|endoftext|>"
+UNASKED = "{% if add_generation_prompt %}"
+"""Where a template begins to write the header of a reply that it is asked for."""
 
 
 def sound() -> Any:
@@ -81,6 +83,8 @@ def test_nothing_is_found_where_nothing_is_wrong(tokenizer: Any) -> None:
         (SILENT, {"system refused"}),
         (IN_FIRST, {"system moved"}),
         (IN_LAST, {"system moved", "history"}),
+        (SOUND.partition(UNASKED)[0], {"no prompt"}),
+        (THOUGHTLESS.partition(UNASKED)[0], {"no prompt"}),
         (OPEN, {"no end"}),
         (RETURNING, set()),
         (CHATML, {"no markers"}),
@@ -92,6 +96,8 @@ def test_nothing_is_found_where_nothing_is_wrong(tokenizer: Any) -> None:
         "left out",
         "first",
         "last",
+        "no prompt",
+        "no prompt, thoughts",
         "no end",
         "two ends",
         "no markers",
@@ -104,6 +110,17 @@ def test_a_template_has_its_own_fault_and_no_other(
     tokenizer = sound()
     tokenizer.chat_template = template
     assert set(found(tokenizer)) == expected
+
+
+def test_what_a_template_without_a_prompt_lacks_is_written_out_and_mends_it() -> None:
+    tokenizer = sound()
+    tokenizer.chat_template = SOUND.partition(UNASKED)[0]
+    lacking = UNASKED + r"{{ '<|im_start|>assistant\n' }}{% endif %}"
+    assert f"Write {lacking} at the end of the template." in found(tokenizer)["no prompt"]
+    tokenizer.chat_template += lacking
+    assert found(tokenizer) == {}
+    tokenizer.chat_template = THOUGHTLESS.partition(UNASKED)[0] + lacking
+    assert set(found(tokenizer)) == {"history"}
 
 
 def test_a_beginning_is_written_once_by_template_and_tokenizer_together() -> None:

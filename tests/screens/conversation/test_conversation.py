@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from msgspec.structs import replace
 from textual.app import ComposeResult
 
 from llamagym_tui.protocol.events import ActionsProbed, ObservationShown, TokensStreamed
 from llamagym_tui.screens.conversation import view
-from llamagym_tui.screens.conversation.turns import in_full, line_of, paragraphs, rows_of
+from llamagym_tui.screens.conversation.turns import (
+    in_full,
+    line_of,
+    paragraphs,
+    return_text,
+    rows_of,
+)
 from llamagym_tui.screens.conversation.view import ConversationPane, ConversationView
 from llamagym_tui.screens.widgets.lines import MARK
 from llamagym_tui.state.transcript import MAX_ENTRIES, ReplySoFar, Transcript
@@ -64,6 +72,10 @@ def test_a_turn_is_a_line_with_observation_action_and_result():
     assert second.endswith("▼ −1")
     assert len(second) == 60
     assert notice.strip() == "A notice."
+
+
+def test_an_episode_that_nobody_rewarded_has_no_number():
+    assert return_text(math.nan)[0] == "no reward"
 
 
 def test_actions_stand_below_each_other_whatever_came_of_them():

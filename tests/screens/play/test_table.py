@@ -197,6 +197,37 @@ async def test_a_table_of_an_environment_shows_what_a_model_is_told_and_what_cam
         await until(pilot, lambda: app._exit)
 
 
+async def test_after_an_episode_no_reply_is_begun_and_none_waits_for_the_next():
+    app = environment_table("blackjack")
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "s  stick")
+        assert app.screen.active_bindings["colon"].enabled
+        await pilot.press("s")
+        await sees(pilot, "you stick")
+        assert not app.screen.active_bindings["colon"].enabled
+        await pilot.press("colon", "x", "space")
+        await sees(pilot, "a key takes its action at once")
+        await pilot.press("colon")
+        await sees(pilot, "enter sends the reply")
+        await pilot.press(*"Action: stick", "enter")
+        await sees(pilot, "2 episodes saved to")
+        await pilot.press("escape")
+        await until(pilot, lambda: app._exit)
+
+
+async def test_what_is_typed_after_a_reply_without_an_action_replaces_it():
+    app = environment_table("blackjack")
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "s  stick")
+        await pilot.press("colon", *"bla 7", "enter")
+        await sees(pilot, "The reply names no action. Nothing was done.")
+        assert "bla 7" in shown(pilot), "it can be mended"
+        await pilot.press(*"Action: stick", "enter")
+        await sees(pilot, "1 episode saved to")
+    (demo,) = demo_files.read(demo_files.default_path("blackjack"))
+    assert demo.replies == ["Action: stick"]
+
+
 async def test_arrow_keys_walk_on_a_grid(tmp_path: Path):
     app = LlamaGymApp(
         RunConfig(agent="frozen_lake", run_dir=str(tmp_path / "run")),

@@ -9,7 +9,7 @@ import pytest
 from textual.color import Color
 
 from llamagym_tui.rollouts.rollout import Rollout, Said, Token
-from llamagym_tui.screens.rollouts.colouring import colourings, figures_of, token_style
+from llamagym_tui.screens.rollouts.colouring import LOG_RATIO, colourings, figures_of, token_style
 from llamagym_tui.screens.rollouts.parts import Part, parted_from, parts_of, rows_of
 
 
@@ -114,3 +114,13 @@ class Colours:
 def test_an_improbable_token_is_amber(logprob: float, ground: str | None):
     style = token_style(Colours(), {"log-probability": logprob}, "log-probability")  # type: ignore[arg-type]
     assert style.background == (None if ground is None else Color.parse(ground))
+
+
+def test_without_colours_a_token_is_underlined_below_0_and_bold_above():
+    class NoColours(Colours):
+        no_color = True
+
+    app = NoColours()
+    below, above = (token_style(app, {LOG_RATIO: each}, LOG_RATIO) for each in (-1.0, 1.0))  # type: ignore[arg-type]
+    assert (below.underline, below.bold) == (True, False)
+    assert (above.underline, above.bold) == (False, True)
