@@ -41,7 +41,9 @@ TITLE_EDGES = 7
 class Pane(Vertical, can_focus=True):
     """A part of the screen in a frame with its number, which focuses it; enter opens its own screen."""
 
-    BINDINGS = [Binding("enter", "open", "Larger", show=False, tooltip="Show more of what is here.")]
+    BINDINGS = [
+        Binding("enter", "open", "Larger", show=False, tooltip="Show more of what is here.")
+    ]
 
     def __init__(self, number: int, name: str, opens: str, *children: Widget) -> None:
         """A pane.

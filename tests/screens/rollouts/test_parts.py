@@ -57,10 +57,14 @@ def test_calls_and_answers_within_a_reply_of_verl_stand_apart_in_their_order():
     assert [part.style for part in parts][2:4] == [parts[1].style, parts[0].style]
     example = "Call as <tool_call>name()</tool_call>."
     assert labelled(example, "system") == [("system", example)]
-    assert labelled("no call </tool_call>\n\n here") == [("assistant", "no call </tool_call>\n\n here")]
+    assert labelled("no call </tool_call>\n\n here") == [
+        ("assistant", "no call </tool_call>\n\n here")
+    ]
 
 
-@pytest.mark.parametrize("hostile", ["<tool_call>", "</tool_call>", "<tool_", "<", "<tool_call></tool_response>"])
+@pytest.mark.parametrize(
+    "hostile", ["<tool_call>", "</tool_call>", "<tool_", "<", "<tool_call></tool_response>"]
+)
 def test_hostile_tags_take_no_time(hostile: str):
     began = time.perf_counter()
     labelled(hostile * (200_000 // len(hostile)))

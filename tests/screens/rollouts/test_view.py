@@ -318,7 +318,9 @@ async def test_the_help_has_no_words_of_a_run_of_ours():
         help_on_keys = shown(pilot)
         await pilot.press("end")
         help_on_keys += shown(pilot)
-        assert not any(each in help_on_keys for each in ("pane's screen", "is not paused", "run's folder"))
+        assert not any(
+            each in help_on_keys for each in ("pane's screen", "is not paused", "run's folder")
+        )
 
 
 async def test_panes_are_painted_before_the_first_line_is_read(monkeypatch: pytest.MonkeyPatch):
