@@ -22,7 +22,7 @@ STYLES = {"assistant": MODEL, "you": MODEL, "call": MODEL, "user": ""}
 """Styles of texts by their labels; the others stand aside."""
 TOOLS = (
     r"(?s)<tool_call>(?P<call>.*?)(?:</tool_call>|\Z)|<tool_response>(?P<tool>.*?)(?:</tool_response>|\Z)"
-    r"|(?:(?!<tool_(?:call|response)>).)+"
+    r"|.+?(?=<tool_(?:call|response)>|\Z)"
 )
 """A call, or what a tool said, in a reply of verl's, or the text between them. One that is cut off has no end."""
 Piece = tuple[str, Token | None]

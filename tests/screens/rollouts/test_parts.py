@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import tracemalloc
 
 import pytest
 from textual.color import Color
@@ -70,6 +71,15 @@ def test_hostile_tags_take_no_time(hostile: str):
     labelled(hostile * (200_000 // len(hostile)))
     labelled(f"{hostile}</tool_call>" * (200_000 // len(hostile)))
     assert time.perf_counter() - began < 5.0
+
+
+def test_a_long_reply_takes_little_more_memory_than_its_text():
+    rollout = Rollout((Said("assistant", "word " * 400_000),))
+    tracemalloc.start()
+    parts_of(rollout)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 40e6
 
 
 def test_facts_are_one_part_of_a_line_each():
