@@ -22,6 +22,8 @@ from llamagym_tui.rollouts.sources import RUN_LOG, Source, source_of, written
 
 SLICE_S = 0.05
 """Seconds of reading at a time."""
+TAG = re.compile(r"</?\w+>")
+"""Begins or ends a thought or a call."""
 FIELDS = {
     "steps": "step",
     "rewards": "reward",
@@ -185,7 +187,7 @@ class Rollouts:
                 reward=rollout.reward,
                 advantage=rollout.advantage,
                 length=sum(len(each.tokens) for each in rollout.messages) or len(said),
-                opening=" ".join(said[: 2 * OPENING].replace("<think>", "").split())[:OPENING],
+                opening=" ".join(TAG.sub(" ", said[: 2 * OPENING]).split())[:OPENING],
             )
             known = (entry, *(each.tokens[0] for each in rollout.messages if each.tokens))
             for name in FIELDS.keys() - self._has:

@@ -58,7 +58,7 @@ def test_a_list_shows_how_the_policy_began_to_think_or_speak(tmp_path):
     reply = {"role": "assistant", "content": "It is\n5.", "reasoning_content": "Two  and three."}
     path.write_text(line("<think>Hm.</think>5") + json.dumps({"messages": [reply]}) + "\n")
     openings = [each.opening for each in read(path).entries]
-    assert openings == ["Hm.</think>5", "Two and three.</think> It is 5."]
+    assert openings == ["Hm. 5", "Two and three. It is 5."]
 
 
 def test_rollouts_of_a_prompt_are_a_group_whatever_their_step(tmp_path):
