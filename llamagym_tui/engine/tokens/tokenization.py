@@ -240,7 +240,9 @@ class ChatTokenizer:
         """Ids that end a reply: the template's own end, those of the tokenizer and the model, and control tokens with
         which the next turn begins."""
         text = self.render([user(MARK), assistant(MARK), user(MARK)], prompt=True)
-        if text.count(MARK) < 3:
+        # A template may hide an earlier reply, but not the last one.
+        last = self.render([user(MARK), assistant(MARK)], prompt=False)
+        if min(text.count(MARK), last.count(MARK)) < 2:
             raise ModelLoadError(
                 "The model's chat template changes what messages say, or leaves some out, so that no reply is found "
                 "again in a conversation: let it write the content of each message as it is, or take another model."
