@@ -18,7 +18,7 @@ from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 from tests import fakes
 from tests.screens.play.test_classroom import SEED, classroom, play
 from tests.screens.play.test_table import play_one
-from tests.screens.steps import notices, reaches, sees, shown
+from tests.screens.steps import notices, reaches, sees, shown, until
 
 SIZE = (80, 24)
 
@@ -68,7 +68,9 @@ async def test_whoever_comes_back_plays_the_rest_and_then_sees_the_class(tmp_pat
         await sees(pilot, "▸ seat 2")
         await pilot.press("n")
         await reaches(pilot, SeatScreen)
-    assert demo_files.read(room.seat_path(2))[-1].seed == episode_seed(SEED, MATCH - 1)
+        last = episode_seed(SEED, MATCH - 1)
+        # It is written in a thread; the program itself waits for it at its end.
+        await until(pilot, lambda: demo_files.read(room.seat_path(2))[-1].seed == last)
 
 
 def test_a_seat_that_the_class_has_not_and_code_that_nobody_typed_are_refused(
