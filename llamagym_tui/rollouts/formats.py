@@ -83,7 +83,7 @@ def _reward(record: Mapping[str, Any], said: Sequence[Said]) -> float | None:
 def summed(record: Mapping[str, Any]) -> list[str]:
     """The columns of TRL's table that are its rewards; none if the record names its reward."""
     found = []
-    for each in _plain(record):
+    for each in _records(record.get("rollouts")) or [record]:
         is_row = "completion" in each and "advantage" in each
         if is_row and _number(each, *REWARD) is None:
             names = (name for name, value in each.items() if isinstance(value, float))

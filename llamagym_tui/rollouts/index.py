@@ -54,6 +54,8 @@ class Rollouts:
         self.sources: list[Source] = []
         self.entries: list[Entry] = []
         self.steps: dict[int | None, list[Entry]] = {}
+        self.told: dict[int | None, Record] = {}
+        """What the files themselves say of steps, by the names of `UpdateStats`."""
         self.version = 0
         """Raised with every change of the entries."""
         self._texts_of = texts_of or self._as_ids
@@ -121,10 +123,6 @@ class Rollouts:
         self._unread = None
         return False
 
-    def told(self, step: int | None) -> Record:
-        """What the files themselves say of a step, by the names of `UpdateStats`."""
-        return next((told for each in self.sources if (told := each.told.get(step))), {})
-
     def figures(self, step: int | None) -> StepFigures:
         """The figures of a step, or of all rollouts.
 
@@ -132,7 +130,7 @@ class Rollouts:
         from.
         """
         entries = self.entries if step is None else self.steps[step]
-        found, told = step_figures(step, entries), self.told(step)
+        found, told = step_figures(step, entries), self.told.get(step, {})
         if told.get("episodes", 0) <= len(entries):
             return found
         return found._replace(
@@ -162,6 +160,7 @@ class Rollouts:
             except (OSError, ValueError) as error:
                 source.done = source.size
                 source.note = f"{source.path} cannot be read: {error}."
+            self.told |= source.told
 
     def _append(self, at: int, place: int, record: Record) -> None:
         """Enter the rollouts of a record; what it lacks is counted."""

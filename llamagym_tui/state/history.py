@@ -242,9 +242,8 @@ class ReplayPlayer:
         """The event that is to be played next; None at the end of what has been read."""
         if self._next is None and self._here.offset < self.recording.end:
             self._next = next(self._events, None)
-            if (
-                self._next is None
-            ):  # another file has the name by now, as a copy has after each `rsync`
+            if self._next is None:
+                # Another file has the name by now, as a copy has after each `rsync`.
                 self._events = event_log.read_from(self.recording.path, self._here.offset)
                 self._next = next(self._events, None)
         return self._next

@@ -177,7 +177,7 @@ class RolloutsScreen(Fitted[None]):
         known: dict[object, StepFigures] = {}
         for step in (None, *steps):
             if entries := self._entries(step):
-                told = self._rollouts.told(step).get("episodes")
+                told = self._rollouts.told.get(step, {}).get("episodes")
                 key = (step, len(entries), entries[-1], told)
                 known[key] = self._known.get(key) or self._rollouts.figures(step)
         self._known = known
