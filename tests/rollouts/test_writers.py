@@ -27,6 +27,12 @@ from tests.recorded_run import record
 TRAINING = Path(__file__).parent / "files" / "train_by_trl.py"
 
 
+def only_turn(episode, reply, **told):
+    """The one turn of an episode, in which the reply is its action's name."""
+    known = {"turn": 0, "action": 0, "action_name": reply, "how": "keyword", "reward": 0.0}
+    return TurnFinished(episode=episode, reply=reply, **{**known, **told})
+
+
 def read(path):
     found = Rollouts(str(path))
     while found.read_on():
@@ -78,16 +84,7 @@ def test_a_trace_of_trackio(trained):
 def test_a_run_of_ours(tmp_path):
     decision = Decision(old=-0.5, new=-0.4, advantage=1.5)
     token = InspectedToken(token=3, text="stick", decision=decision, alternatives=[])
-    turn = TurnFinished(
-        episode=4,
-        turn=0,
-        reply="stick",
-        action=0,
-        action_name="stick",
-        how="keyword",
-        reward=1.0,
-        probability=0.25,
-    )
+    turn = only_turn(4, "stick", reward=1.0, probability=0.25)
     started = EpisodeStarted(episode=4, system_prompt="Play.", prompt_version=1, mode="train")
     finished = EpisodeFinished(episode=4, episode_return=1.0, length=1, end="terminated")
     events = [
@@ -135,9 +132,7 @@ def test_an_episode_belongs_to_the_update_after_its_end(tmp_path):
     events = [
         EpisodeStarted(episode=1, system_prompt="Play.", prompt_version=1, mode="train"),
         UpdateFinished(update=4, episodes=1, stats=fakes.STATS),
-        TurnFinished(
-            episode=1, turn=0, reply="hit", action=1, action_name="hit", how="keyword", reward=2.0
-        ),
+        only_turn(1, "hit", reward=2.0),
         EpisodeFinished(episode=1, episode_return=2.0, length=1, end="terminated"),
         UpdateFinished(update=5, episodes=2, stats=fakes.STATS),
     ]
@@ -148,16 +143,7 @@ def test_an_episode_belongs_to_the_update_after_its_end(tmp_path):
 
 
 def test_a_turn_in_which_a_person_acted(tmp_path):
-    turn = TurnFinished(
-        episode=0,
-        turn=0,
-        reply="hit",
-        action=1,
-        action_name="hit",
-        how="human",
-        reward=0.0,
-        replaced="stick",
-    )
+    turn = only_turn(0, "hit", how="human", replaced="stick")
     events = [
         EpisodeStarted(episode=0, system_prompt="", prompt_version=1, mode="train"),
         turn,
@@ -169,9 +155,7 @@ def test_a_turn_in_which_a_person_acted(tmp_path):
 
 
 def test_an_episode_that_nobody_rewarded(tmp_path):
-    turn = TurnFinished(
-        episode=0, turn=0, reply="x", action=None, action_name="x", how="custom", reward=0.0
-    )
+    turn = only_turn(0, "x", action=None, how="custom")
     events = [
         EpisodeStarted(episode=0, system_prompt="", prompt_version=1, mode="train"),
         turn,
